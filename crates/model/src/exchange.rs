@@ -1,0 +1,209 @@
+//! What travels between a parent and a child.
+//!
+//! Downwards goes the *desired* set, upwards the *observed* one. Both are maps
+//! keyed by instance and sent as a [`RevisionedSet`]: the whole map, or the
+//! difference to a revision the other side said it has.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::explain::Explanation;
+use crate::history::InstanceEvent;
+use crate::id::{InstanceId, TenantId};
+use crate::image::ImageManifest;
+use crate::instance::{Generation, InstanceSpec};
+use crate::name::Name;
+use crate::phase::Phase;
+use crate::resources::{Arch, GpuDevice, Resources, RuntimeKind};
+use crate::time::Timestamp;
+
+/// A point in the life of a set. `epoch` grows with every life of the sender, `rev` with every change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct Revision {
+    pub epoch: u64,
+    pub rev: u64,
+}
+
+/// A map, whole or as the difference to `base`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevisionedSet<T> {
+    /// What the receiver must have for this to apply; absent when the set is whole.
+    pub base: Option<Revision>,
+    pub at: Revision,
+    pub upserts: Vec<T>,
+    pub removes: Vec<InstanceId>,
+}
+
+pub type Desired = RevisionedSet<Assignment>;
+
+/// What should be done with an instance that is placed here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Run {
+    #[default]
+    Running,
+    Stopped,
+    /// To be removed; the assignment goes when observed says gone.
+    Gone,
+}
+
+/// One instance as its holder is to keep it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    pub id: InstanceId,
+    pub tenant: TenantId,
+    pub name: Name,
+    pub generation: Generation,
+    pub run: Run,
+    /// Counts the restarts that users asked for; the holder restarts when it grows.
+    pub restart_count: u64,
+    pub spec: InstanceSpec,
+    /// The image as it was when the instance was made.
+    pub image: ImageManifest,
+}
+
+/// What a child says of itself. A zone speaks as if it were one large node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    pub name: Name,
+    pub version: String,
+    /// How many nodes this stands for.
+    pub nodes: u32,
+    pub archs: Vec<Arch>,
+    pub runtimes: Vec<RuntimeKind>,
+    /// Label values; an aggregate may hold several values of one label.
+    pub labels: BTreeMap<String, Vec<String>>,
+    /// All that can be given away.
+    pub capacity: Resources,
+    /// The largest free amount of each resource on any one node, for an aggregate.
+    pub largest: Option<Resources>,
+    pub gpus: Vec<GpuDevice>,
+    /// Takes no new instances.
+    pub cordoned: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    pub facts: Facts,
+    pub set: RevisionedSet<ObservedInstance>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    Starting,
+    Healthy,
+    Unhealthy,
+}
+
+/// One instance as its holder sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedInstance {
+    pub id: InstanceId,
+    pub generation: Generation,
+    pub phase: Phase,
+    /// Why it is in this phase, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Name of the node that holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Name>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<std::net::IpAddr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
+    /// Times its process was started again.
+    #[serde(default)]
+    pub restarts: u64,
+    /// The holder has no room or no right node for it and asks its parent to look elsewhere.
+    #[serde(default)]
+    pub refused: bool,
+    /// The latest events, oldest first; numbered, so that a reader takes each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<InstanceEvent>,
+    /// Why the zone chose the node, or found none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Explanation>,
+}
+
+impl ObservedInstance {
+    pub fn new(id: InstanceId, generation: Generation, phase: Phase) -> Self {
+        Self {
+            id,
+            generation,
+            phase,
+            message: None,
+            node: None,
+            address: None,
+            exit_code: None,
+            started_at: None,
+            health: None,
+            restarts: 0,
+            refused: false,
+            events: Vec::new(),
+            explanation: None,
+        }
+    }
+}
+
+/// What a parent answers to an observed set: the revision it now has, or
+/// nothing when it needs the whole set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ack {
+    pub have: Option<Revision>,
+}
+
+/// A question that a parent puts to a child, answered on a byte stream that the child opens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "ask")]
+pub enum Ask {
+    /// The output of an instance: raw bytes until the end, or for ever when following.
+    Logs { instance: InstanceId, follow: bool, tail_lines: Option<u64> },
+    /// A command in a running instance.
+    Exec { instance: InstanceId, command: Vec<String>, tty: bool, stdin: bool, rows: u16, cols: u16 },
+    /// One JSON [`InstanceStats`].
+    Stats { instance: InstanceId },
+    /// One JSON list of [`NodeReport`], answered by a zone.
+    Nodes,
+    /// Sets or lifts the cordon of a node, answered by its zone with an empty JSON object or an error.
+    Cordon { node: Name, cordoned: bool },
+}
+
+/// An [`Ask`] on its way, with the name of the stream that answers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    pub stream: String,
+    pub ask: Ask,
+}
+
+/// What an instance uses now.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct InstanceStats {
+    pub at: Timestamp,
+    /// CPU time used since the start of the instance, in microseconds.
+    pub cpu_used_us: u64,
+    /// CPU used over the last moment, in thousandths of a core.
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    pub memory_limit_bytes: u64,
+    pub pids: u64,
+    pub net_received_bytes: u64,
+    pub net_sent_bytes: u64,
+    pub disk_read_bytes: u64,
+    pub disk_written_bytes: u64,
+}
+
+/// A node as its zone sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeReport {
+    pub id: String,
+    pub facts: Facts,
+    pub alive: bool,
+    pub last_seen: Timestamp,
+    pub reserved: Resources,
+    pub instances: u64,
+}

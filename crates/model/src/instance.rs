@@ -1,0 +1,320 @@
+//! What a user asks for when asking for an instance.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::constraint::{Constraints, Labels, labels_validate};
+use crate::error::{Error, Result};
+use crate::quantity::{Bytes, Cpu};
+use crate::resources::{GPU_WHOLE_MILLI, GpuAsk, Resources, RuntimeKind};
+
+pub const COMMAND_WORDS_MAX: usize = 256;
+pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
+pub const ENV_MAX: usize = 256;
+pub const ENV_BYTES_MAX: usize = 64 * 1024;
+pub const GPUS_MAX: u32 = 16;
+pub const PIDS_DEFAULT: u32 = 512;
+pub const PIDS_MAX: u32 = 32_768;
+const CPU_DEFAULT: Cpu = Cpu(250);
+const MEMORY_DEFAULT: Bytes = Bytes::mib(128);
+/// Less than this and an OCI runtime itself does not fit.
+const MEMORY_MIN: Bytes = Bytes::mib(6);
+const CPU_MIN: Cpu = Cpu(10);
+
+/// Which of two holders of an instance is the newer one. `major` counts root's
+/// decisions, `minor` the zone's.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Default,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
+pub struct Generation {
+    pub major: u64,
+    pub minor: u64,
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InstanceSpec {
+    /// Name or id of an image of this cloud.
+    pub image: String,
+    #[serde(default)]
+    pub runtime: RuntimeKind,
+    /// Replaces the image's entry point and command; empty keeps the image's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// `user`, `uid`, `user:group` or `uid:gid`; the image's own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    #[serde(default = "cpu_default")]
+    pub cpu: Cpu,
+    #[serde(default = "memory_default")]
+    pub memory: Bytes,
+    #[serde(default)]
+    pub disk: Bytes,
+    /// Most processes and threads at once.
+    #[serde(default = "pids_default")]
+    pub pids: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuAsk>,
+    #[serde(default)]
+    pub restart: RestartPolicy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthCheck>,
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+    #[serde(default)]
+    pub constraints: Constraints,
+}
+
+const fn cpu_default() -> Cpu {
+    CPU_DEFAULT
+}
+const fn memory_default() -> Bytes {
+    MEMORY_DEFAULT
+}
+const fn pids_default() -> u32 {
+    PIDS_DEFAULT
+}
+
+/// What follows when the process of an instance ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestartPolicy {
+    Never,
+    /// Again when the exit code is not 0, with back-off.
+    OnFailure,
+    /// Again whatever the exit code, with back-off.
+    #[default]
+    Always,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HealthCheck {
+    pub probe: HealthProbe,
+    #[serde(default = "HealthCheck::interval_default")]
+    pub interval_ms: u64,
+    #[serde(default = "HealthCheck::timeout_default")]
+    pub timeout_ms: u64,
+    /// Failures in a row before it counts as unhealthy, and is restarted if its policy allows.
+    #[serde(default = "HealthCheck::retries_default")]
+    pub retries: u32,
+    /// Failures in this time after the start do not count.
+    #[serde(default)]
+    pub grace_ms: u64,
+}
+
+impl HealthCheck {
+    const fn interval_default() -> u64 {
+        10_000
+    }
+    const fn timeout_default() -> u64 {
+        2_000
+    }
+    const fn retries_default() -> u32 {
+        3
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum HealthProbe {
+    /// A command inside the instance that must exit with 0.
+    Command(Vec<String>),
+    /// A port of the instance that must accept.
+    Tcp { port: u16 },
+    /// A GET that must answer 2xx or 3xx.
+    Http { port: u16, path: String },
+}
+
+impl InstanceSpec {
+    /// A spec with every default, for `image`.
+    pub fn new(image: impl Into<String>) -> Self {
+        Self {
+            image: image.into(),
+            runtime: RuntimeKind::Container,
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            user: None,
+            workdir: None,
+            cpu: CPU_DEFAULT,
+            memory: MEMORY_DEFAULT,
+            disk: Bytes(0),
+            pids: PIDS_DEFAULT,
+            gpu: None,
+            restart: RestartPolicy::default(),
+            health: None,
+            labels: Labels::new(),
+            constraints: Constraints::default(),
+        }
+    }
+
+    pub const fn resources(&self) -> Resources {
+        Resources { cpu: self.cpu, memory: self.memory, disk: self.disk }
+    }
+
+    /// Checks everything that can be checked without looking anything up.
+    pub fn validate(&self) -> Result<()> {
+        if self.image.is_empty() || self.image.len() > 255 {
+            return Err(Error::invalid("the image must be named, with at most 255 bytes").at("image"));
+        }
+        self.validate_process()?;
+        self.validate_amounts()?;
+        if let Some(health) = &self.health {
+            health.validate().map_err(|e| e.at("health"))?;
+        }
+        labels_validate(&self.labels).map_err(|e| e.at("labels"))?;
+        self.constraints.validate().map_err(|e| e.at("constraints"))
+    }
+
+    fn validate_process(&self) -> Result<()> {
+        let bytes: usize = self.command.iter().map(String::len).sum();
+        if self.command.len() > COMMAND_WORDS_MAX || bytes > COMMAND_BYTES_MAX {
+            return Err(Error::invalid(format!(
+                "the command may have {COMMAND_WORDS_MAX} words and {COMMAND_BYTES_MAX} bytes at most"
+            ))
+            .at("command"));
+        }
+        if self.command.iter().any(|word| word.contains('\0'))
+            || self.command.first().is_some_and(String::is_empty)
+        {
+            return Err(
+                Error::invalid("the command has an empty first word or a NUL byte in it").at("command")
+            );
+        }
+        let bytes: usize = self.env.iter().map(|(k, v)| k.len() + v.len()).sum();
+        if self.env.len() > ENV_MAX || bytes > ENV_BYTES_MAX {
+            return Err(Error::invalid(format!(
+                "the environment may have {ENV_MAX} variables and {ENV_BYTES_MAX} bytes at most"
+            ))
+            .at("env"));
+        }
+        for (key, value) in &self.env {
+            if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
+                return Err(Error::invalid(format!(
+                    "'{}' is not usable as an environment variable: the name must not be empty nor hold '=' or NUL",
+                    key.escape_debug()
+                ))
+                .at("env"));
+            }
+        }
+        for (field, text) in [("user", &self.user), ("workdir", &self.workdir)] {
+            if text.as_ref().is_some_and(|t| t.is_empty() || t.len() > 4096 || t.contains('\0')) {
+                return Err(Error::invalid(format!("{field} must be 1 to 4096 bytes without NUL")).at(field));
+            }
+        }
+        if self.workdir.as_ref().is_some_and(|dir| !dir.starts_with('/')) {
+            return Err(Error::invalid("workdir must be an absolute path").at("workdir"));
+        }
+        Ok(())
+    }
+
+    fn validate_amounts(&self) -> Result<()> {
+        if self.cpu < CPU_MIN {
+            return Err(Error::invalid(format!("cpu must be {CPU_MIN} or more")).at("cpu"));
+        }
+        if self.memory < MEMORY_MIN {
+            return Err(Error::invalid(format!("memory must be {MEMORY_MIN} or more")).at("memory"));
+        }
+        if self.pids == 0 || self.pids > PIDS_MAX {
+            return Err(Error::invalid(format!("pids must be 1 to {PIDS_MAX}")).at("pids"));
+        }
+        let Some(gpu) = &self.gpu else { return Ok(()) };
+        if gpu.count == 0 || gpu.count > GPUS_MAX {
+            return Err(Error::invalid(format!("gpu.count must be 1 to {GPUS_MAX}")).at("gpu"));
+        }
+        let share = (1..GPU_WHOLE_MILLI).contains(&gpu.milli);
+        if gpu.milli != GPU_WHOLE_MILLI && !(share && gpu.count == 1) {
+            return Err(Error::invalid(
+                "gpu.milli must be 1000 for whole GPUs, or 1 to 999 with a count of 1 for a share of one",
+            )
+            .at("gpu"));
+        }
+        Ok(())
+    }
+}
+
+impl HealthCheck {
+    fn validate(&self) -> Result<()> {
+        let in_range =
+            (100..=3_600_000).contains(&self.interval_ms) && (10..=600_000).contains(&self.timeout_ms);
+        if !in_range || self.retries == 0 || self.retries > 100 || self.grace_ms > 3_600_000 {
+            return Err(Error::invalid(
+                "interval_ms must be 100 to 3600000, timeout_ms 10 to 600000, retries 1 to 100 and grace_ms up to 3600000",
+            ));
+        }
+        match &self.probe {
+            HealthProbe::Command(words) if words.is_empty() || words.len() > COMMAND_WORDS_MAX => {
+                Err(Error::invalid("the health command must have 1 to 256 words").at("probe"))
+            }
+            HealthProbe::Tcp { port: 0 } | HealthProbe::Http { port: 0, .. } => {
+                Err(Error::invalid("the port must be 1 to 65535").at("probe"))
+            }
+            HealthProbe::Http { path, .. }
+                if !path.starts_with('/')
+                    || path.len() > 2048
+                    || path.chars().any(|c| c.is_control() || c == ' ') =>
+            {
+                Err(Error::invalid("the path must begin with '/' and hold no space or control character")
+                    .at("probe"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: impl FnOnce(&mut InstanceSpec), field: Option<&str>) {
+        let mut spec = InstanceSpec::new("busybox");
+        change(&mut spec);
+        let found = spec.validate().err().map(|e| e.field.expect("a field is named"));
+        assert_eq!(found.as_deref(), field);
+    }
+
+    #[test]
+    fn a_spec_is_checked_field_by_field() {
+        check(|_| {}, None);
+        check(|s| s.image.clear(), Some("image"));
+        check(|s| s.command = vec![String::new()], Some("command"));
+        check(|s| s.command = vec!["x".into(); 257], Some("command"));
+        check(|s| drop(s.env.insert("A=B".into(), "x".into())), Some("env"));
+        check(|s| s.workdir = Some("tmp".into()), Some("workdir"));
+        check(|s| s.memory = Bytes(1), Some("memory"));
+        check(|s| s.cpu = Cpu(0), Some("cpu"));
+        check(|s| s.pids = 0, Some("pids"));
+        check(|s| s.gpu = Some(GpuAsk { count: 2, milli: 500, models: vec![] }), Some("gpu"));
+        check(|s| s.gpu = Some(GpuAsk { count: 1, milli: 500, models: vec![] }), None);
+        check(|s| drop(s.labels.insert("bad key".into(), "x".into())), Some("labels"));
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let error = serde_json::from_str::<InstanceSpec>(r#"{"image":"busybox","memroy":"64MiB"}"#);
+        assert!(error.expect_err("refused").to_string().contains("memroy"));
+    }
+}
