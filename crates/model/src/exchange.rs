@@ -171,6 +171,8 @@ pub enum Ask {
     Nodes,
     /// Sets or lifts the cordon of a node, answered by its zone with an empty JSON object or an error.
     Cordon { node: Name, cordoned: bool },
+    /// Lets one node join with the token of this digest, answered by its zone with an empty JSON object or an error.
+    Admit { digest: String, expires_at: Timestamp },
 }
 
 /// An [`Ask`] on its way, with the name of the stream that answers it.

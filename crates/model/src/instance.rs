@@ -228,6 +228,9 @@ impl InstanceSpec {
         if self.workdir.as_ref().is_some_and(|dir| !dir.starts_with('/')) {
             return Err(Error::invalid("workdir must be an absolute path").at("workdir"));
         }
+        if self.workdir.as_ref().is_some_and(|dir| dir.split('/').any(|part| part == "..")) {
+            return Err(Error::invalid("workdir must not have '..' in it").at("workdir"));
+        }
         Ok(())
     }
 
@@ -304,6 +307,7 @@ mod tests {
         check(|s| s.command = vec!["x".into(); 257], Some("command"));
         check(|s| drop(s.env.insert("A=B".into(), "x".into())), Some("env"));
         check(|s| s.workdir = Some("tmp".into()), Some("workdir"));
+        check(|s| s.workdir = Some("/a/../proc/self/fd/7".into()), Some("workdir"));
         check(|s| s.memory = Bytes(1), Some("memory"));
         check(|s| s.cpu = Cpu(0), Some("cpu"));
         check(|s| s.pids = 0, Some("pids"));
