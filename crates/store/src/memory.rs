@@ -1,0 +1,106 @@
+//! The memory engine: the same semantics without a disk, for the simulation and
+//! for tests. Its futures complete at once and nothing in it depends on time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::feed::{Feed, Watch};
+use crate::plan::{Index, Key, Plan};
+use crate::store::Options;
+use crate::txn::Sealed;
+use crate::{CommitError, Committed, JournalQuery, JournalRow, Record, StoreError};
+
+pub(crate) struct Memory {
+    state: Mutex<State>,
+    feed: Arc<Feed>,
+    journal_kept: usize,
+}
+
+#[derive(Default)]
+struct State {
+    index: Index,
+    records: BTreeMap<Key, Record>,
+    journal: VecDeque<JournalRow>,
+    counters: BTreeMap<String, u64>,
+    seq: i64,
+    journal_seq: i64,
+}
+
+impl Memory {
+    pub fn new(options: Options) -> Self {
+        let changes_kept = usize::try_from(options.changes_kept).unwrap_or(usize::MAX);
+        Self {
+            state: Mutex::default(),
+            feed: Arc::new(Feed::new(0, changes_kept, usize::MAX)),
+            journal_kept: usize::try_from(options.journal_kept).unwrap_or(usize::MAX),
+        }
+    }
+
+    pub fn commit(&self, txn: &Sealed) -> Result<Committed, CommitError> {
+        let mut state = self.lock();
+        let mut plan = Plan::new(state.seq, state.journal_seq);
+        let committed = plan.apply(&mut state.index, txn)?;
+        state.seq = plan.seq;
+        state.journal_seq = plan.journal_seq;
+        for effect in &plan.effects {
+            let key = (effect.change.kind.clone(), effect.change.id.clone());
+            match &effect.change.record {
+                Some(record) => state.records.insert(key, record.clone()),
+                None => state.records.remove(&key),
+            };
+        }
+        state.journal.extend(plan.journal.into_iter().map(|appended| appended.row));
+        let surplus = state.journal.len().saturating_sub(self.journal_kept);
+        state.journal.drain(..surplus);
+        // Under the lock, so that the feed has the order of the commits.
+        self.feed.publish(plan.effects);
+        Ok(committed)
+    }
+
+    pub fn get(&self, kind: &str, id: &str) -> Option<Record> {
+        self.lock().records.get(&(kind.to_owned(), id.to_owned())).cloned()
+    }
+
+    pub fn list(&self, kind: &str) -> Vec<Record> {
+        let state = self.lock();
+        let from = (kind.to_owned(), String::new());
+        state.records.range(from..).take_while(|(key, _)| key.0 == kind).map(|(_, r)| r.clone()).collect()
+    }
+
+    pub fn load(&self) -> (Vec<Record>, i64) {
+        let state = self.lock();
+        (state.records.values().cloned().collect(), state.seq)
+    }
+
+    pub fn head(&self) -> i64 {
+        self.lock().seq
+    }
+
+    pub fn watch(&self, since: i64) -> Result<Watch, StoreError> {
+        let head = self.head();
+        if since > head {
+            return Err(StoreError::Ahead { since, head });
+        }
+        let oldest = self.feed.oldest().unwrap_or(head + 1);
+        if since + 1 < oldest {
+            return Err(StoreError::Lapsed { since, oldest });
+        }
+        Ok(Watch::new(since, self.feed.clone(), None))
+    }
+
+    pub fn journal(&self, query: &JournalQuery) -> Vec<JournalRow> {
+        let limit = usize::try_from(query.page()).unwrap_or(usize::MAX);
+        self.lock().journal.iter().rev().filter(|row| query.matches(row)).take(limit).cloned().collect()
+    }
+
+    pub fn counter_next(&self, name: &str) -> u64 {
+        let mut state = self.lock();
+        let value = state.counters.entry(name.to_owned()).or_default();
+        *value += 1;
+        *value
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of the state panics")
+    }
+}
