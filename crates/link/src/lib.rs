@@ -1,1 +1,43 @@
+//! The link between a parent and its children: `sync(observed, have) -> desired`.
+//!
+//! The child opens every connection. It pushes what it observes, waits for what is
+//! desired, answers calls on byte streams that it opens itself, and fetches blobs.
+//!
+//! ```text
+//!            https/parent  <--- long poll, push, beat ---  https/child
+//!  parent    https/parent  <--- WebSocket streams, blobs - both children     child
+//!            mqtt/parent <- broker -> ------------------   mqtt/child
+//! ```
+//!
+//! - Who is who: [`identity`], [`ca`], [`tls`], [`enroll`].
+//! - What both transports share: [`parent`] (what a parent must answer), [`uplink`] (what a
+//!   child holds), [`calls`], [`stream`], `wire`, [`limits`].
+//! - The transports: [`https`] and [`mqtt`].
+//!
+//! This crate knows nothing of placing, tenants or runtimes. Every request is bound to the identity in
+//! the caller's certificate: a child can never speak for another.
 
+pub mod ca;
+pub mod calls;
+pub mod enroll;
+pub mod https;
+pub mod identity;
+pub mod limits;
+pub mod mqtt;
+pub mod parent;
+pub mod stream;
+pub mod tls;
+pub mod uplink;
+mod wire;
+
+pub use ca::{Ca, IssueAsk, Issued, Issuer};
+pub use calls::Calls;
+pub use enroll::{
+    Desk, EnrollToken, Joiner, MemoryBook, RemoteIssuer, TokenBook, TokenRecord, certify, enroll,
+};
+pub use https::{HttpsParent, HttpsParentConfig, https_uplink};
+pub use identity::{Children, Credentials, Identity, Kind};
+pub use mqtt::{Broker, BrokerConfig, MqttParent, MqttParentConfig, mqtt_uplink};
+pub use parent::{BlobSource, ParentHandler};
+pub use stream::{ByteStream, Frame, pipe};
+pub use uplink::{Down, Uplink};

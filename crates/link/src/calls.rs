@@ -1,0 +1,100 @@
+//! Calls: a parent asks, the child opens a stream and answers on it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::exchange::{Ask, Call};
+use model::{ChildId, Error, ErrorKind, Result};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::limits::{CALL_WAIT, CALLS_QUEUE_MAX, CALLS_WAITING_MAX};
+use crate::stream::ByteStream;
+
+/// The calls of one parent, shared by its listeners: MQTT carries a call down, HTTPS takes its stream.
+#[derive(Clone, Default)]
+pub struct Calls(Arc<Mutex<Book>>);
+
+#[derive(Default)]
+struct Book {
+    /// Streams that a child is to open, by their name.
+    waiting: HashMap<String, (ChildId, oneshot::Sender<ByteStream>)>,
+    /// Which way a call reaches a child: the one that was heard last.
+    routes: HashMap<ChildId, mpsc::Sender<Call>>,
+}
+
+impl Calls {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends the question down and waits, not for ever, for the child to open the stream that answers it.
+    pub async fn call(&self, child: &ChildId, ask: Ask) -> Result<ByteStream> {
+        let away = || Error::unavailable(format!("{child} is not connected")).hint("try again in a moment");
+        let stream = format!("{:032x}", rand::random::<u128>());
+        let (opened, open) = oneshot::channel();
+        let route = {
+            let mut book = self.book();
+            if book.waiting.len() >= CALLS_WAITING_MAX {
+                return Err(Error::new(ErrorKind::RateLimited, "too many calls are waiting"));
+            }
+            let route = book.routes.get(child).cloned().ok_or_else(away)?;
+            book.waiting.insert(stream.clone(), (child.clone(), opened));
+            route
+        };
+        let _forget = Forget { calls: self, stream: &stream };
+        route.try_send(Call { stream: stream.clone(), ask }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                Error::new(ErrorKind::RateLimited, format!("too many calls wait for {child}"))
+            }
+            mpsc::error::TrySendError::Closed(_) => away(),
+        })?;
+        match tokio::time::timeout(CALL_WAIT, open).await {
+            Ok(Ok(stream)) => Ok(stream),
+            _ => Err(Error::unavailable(format!("{child} did not answer in time"))),
+        }
+    }
+
+    /// Claims a waiting stream for the child that opens it; another child's stream is not found.
+    pub(crate) fn claim(&self, child: &ChildId, stream: &str) -> Option<oneshot::Sender<ByteStream>> {
+        let mut book = self.book();
+        match book.waiting.get(stream) {
+            Some((owner, _)) if owner == child => book.waiting.remove(stream).map(|(_, opened)| opened),
+            _ => None,
+        }
+    }
+
+    /// Makes a way down to a child; calls are read from what is returned.
+    pub(crate) fn route_add(&self, child: &ChildId) -> (mpsc::Sender<Call>, mpsc::Receiver<Call>) {
+        let (sender, receiver) = mpsc::channel(CALLS_QUEUE_MAX);
+        self.route_use(child, &sender);
+        (sender, receiver)
+    }
+
+    pub(crate) fn route_use(&self, child: &ChildId, route: &mpsc::Sender<Call>) {
+        self.book().routes.insert(child.clone(), route.clone());
+    }
+
+    /// Takes a way back, unless the child was since heard on another.
+    pub(crate) fn route_drop(&self, child: &ChildId, route: &mpsc::Sender<Call>) {
+        let mut book = self.book();
+        if book.routes.get(child).is_some_and(|used| used.same_channel(route)) {
+            book.routes.remove(child);
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a call that nobody waits for any more out of the book.
+struct Forget<'a> {
+    calls: &'a Calls,
+    stream: &'a str,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.calls.book().waiting.remove(self.stream);
+    }
+}

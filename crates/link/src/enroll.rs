@@ -1,0 +1,275 @@
+//! Enrolment: a one-time token becomes a certificate.
+//!
+//! ```text
+//!  issuer:  EnrollToken::make -> record (hash only) in the book, text to the operator
+//!  joiner:  makes a key, pins the parent by the token's fingerprint, sends token + name + request
+//!  parent:  Desk: redeem the token (once, in time, right kind and name) -> new id -> Issuer -> certificate
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::future::BoxFuture;
+use model::{Error, ErrorKind, Name, NodeId, Result, Timestamp, ZoneId};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use work::SharedClock;
+
+use crate::ca::{IssueAsk, Issued, Issuer, fingerprint_of_pem, key_and_request};
+use crate::https::{PATH_ENROLL, PATH_ISSUE, ParentClient, answer_read, unreachable_parent};
+use crate::identity::{Credentials, Identity, Kind};
+use crate::limits::{CONNECT_WAIT, REQUEST_WAIT, SMALL_BODY_MAX};
+use crate::tls::joiner_config;
+use crate::wire;
+
+const TEXT_PREFIX: &str = "banyan1.";
+const SECRET_LEN: usize = 24;
+
+/// The token as the operator carries it: a secret, and which CA to expect.
+#[derive(Clone)]
+pub struct EnrollToken {
+    secret: [u8; SECRET_LEN],
+    ca: [u8; 32],
+}
+
+impl EnrollToken {
+    /// A new token and the record that its issuer keeps. The record cannot be turned back into the token.
+    pub fn make(ca: [u8; 32], kind: Kind, name: Option<Name>, expires_at: Timestamp) -> (Self, TokenRecord) {
+        let token = Self { secret: rand::random(), ca };
+        let record = TokenRecord { digest: digest_of(&token.secret), kind, name, expires_at };
+        (token, record)
+    }
+}
+
+impl fmt::Display for EnrollToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = [&self.secret[..], &self.ca[..]].concat();
+        write!(f, "{TEXT_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+    }
+}
+
+impl fmt::Debug for EnrollToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EnrollToken(..)")
+    }
+}
+
+impl FromStr for EnrollToken {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || Error::invalid("this is not an enrolment token").hint("make one with 'banyan enroll'");
+        let encoded = text.trim().strip_prefix(TEXT_PREFIX).ok_or_else(wrong)?;
+        let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| wrong())?;
+        let (secret, ca) = bytes.split_at_checked(SECRET_LEN).ok_or_else(wrong)?;
+        let secret = secret.try_into().map_err(|_| wrong())?;
+        Ok(Self { secret, ca: ca.try_into().map_err(|_| wrong())? })
+    }
+}
+
+fn digest_of(secret: &[u8]) -> String {
+    hex::encode(Sha256::digest(secret))
+}
+
+/// What the issuer keeps of a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    /// SHA-256 of the secret, in hex.
+    pub digest: String,
+    pub kind: Kind,
+    /// The only name that may join with it; any when absent.
+    pub name: Option<Name>,
+    pub expires_at: Timestamp,
+}
+
+impl TokenRecord {
+    /// Whether this token lets `joiner` in. One sentence for all cases, so that nothing can be learned by trying.
+    pub fn check(&self, joiner: &Joiner) -> Result<()> {
+        let right_name = self.name.as_ref().is_none_or(|name| *name == joiner.name);
+        if self.kind == joiner.identity.kind && right_name && joiner.at < self.expires_at {
+            return Ok(());
+        }
+        Err(token_refused())
+    }
+}
+
+/// What a [`TokenBook`] says when there is no such token, or not for this joiner.
+pub fn token_refused() -> Error {
+    Error::new(
+        ErrorKind::Unauthenticated,
+        "the token is not valid: it was used, has expired or is for another",
+    )
+    .hint("make a new one with 'banyan enroll'")
+}
+
+/// Who wants to join: the identity it will have and the name that it asked for.
+#[derive(Debug, Clone)]
+pub struct Joiner {
+    pub identity: Identity,
+    pub name: Name,
+    pub at: Timestamp,
+}
+
+/// Where the tokens of an issuer are kept.
+pub trait TokenBook: Send + Sync + 'static {
+    fn add(&self, record: TokenRecord) -> BoxFuture<'_, Result<()>>;
+
+    /// Takes the token with this digest out of the book, if [`TokenRecord::check`] lets the joiner in, and
+    /// records the joiner where it must be known, all or nothing. Of two callers only one succeeds.
+    fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>>;
+}
+
+/// Tokens in memory; they are gone when the process is.
+#[derive(Default)]
+pub struct MemoryBook(Mutex<HashMap<String, TokenRecord>>);
+
+impl TokenBook for MemoryBook {
+    fn add(&self, record: TokenRecord) -> BoxFuture<'_, Result<()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(record.digest.clone(), record);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
+        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let checked = match records.get(digest) {
+            Some(record) => record.check(&joiner),
+            None => Err(token_refused()),
+        };
+        if checked.is_ok() {
+            records.remove(digest);
+        }
+        Box::pin(async { checked })
+    }
+}
+
+/// The parent's side of enrolment.
+#[derive(Clone)]
+pub struct Desk {
+    /// What joins here, and under whom.
+    pub kind: Kind,
+    pub parent: Option<String>,
+    pub issuer: Arc<dyn Issuer>,
+    pub book: Arc<dyn TokenBook>,
+    pub clock: SharedClock,
+}
+
+/// The request of a joiner.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct EnrollAsk {
+    /// The token's secret, in hex.
+    secret: String,
+    name: Name,
+    csr: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Enrolled {
+    identity: Identity,
+    cert: String,
+    ca: String,
+}
+
+impl Desk {
+    pub(crate) async fn enroll(&self, ask: EnrollAsk) -> Result<Enrolled> {
+        let random = rand::random();
+        let id = match self.kind {
+            Kind::Zone => ZoneId::from_random(random).to_string(),
+            Kind::Node => NodeId::from_random(random).to_string(),
+            Kind::Server => return Err(Error::invalid("a server cannot join")),
+        };
+        let identity = Identity { kind: self.kind, id, parent: self.parent.clone() };
+        let secret = hex::decode(&ask.secret).map_err(|_| token_refused())?;
+        let joiner = Joiner { identity: identity.clone(), name: ask.name, at: self.clock.now() };
+        tracing::info!(%identity, name = %joiner.name, "enrolment asked for");
+        self.book.redeem(&digest_of(&secret), joiner).await?;
+        let issued = self
+            .issuer
+            .issue(IssueAsk { identity: identity.clone(), csr: ask.csr, sans: Vec::new() })
+            .await?;
+        tracing::info!(%identity, "enrolled");
+        Ok(Enrolled { identity, cert: issued.cert, ca: issued.ca })
+    }
+}
+
+/// Joins a parent. The private key is made here and never leaves; save what is returned.
+pub async fn enroll(parent_url: &str, token: &EnrollToken, name: &Name) -> Result<Credentials> {
+    let (key, csr) = key_and_request()?;
+    let url = parent_url.trim_end_matches('/');
+    let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(joiner_config(token.ca)?)
+        .no_proxy()
+        .https_only(true)
+        .connect_timeout(CONNECT_WAIT)
+        .build()
+        .map_err(|error| Error::internal("the HTTPS client cannot be made").because(error))?;
+    let ask = EnrollAsk { secret: hex::encode(token.secret), name: name.clone(), csr };
+    let request = client
+        .post(format!("{url}{PATH_ENROLL}"))
+        .timeout(REQUEST_WAIT)
+        .body(wire::encode(&ask, SMALL_BODY_MAX)?);
+    let enrolled: Option<Enrolled> = answer_read(request.send().await.map_err(unreachable_parent)?).await?;
+    let enrolled = enrolled.ok_or_else(|| Error::unavailable("the parent gave no certificate"))?;
+    if fingerprint_of_pem(&enrolled.ca)? != token.ca {
+        return Err(Error::new(
+            ErrorKind::Unauthenticated,
+            "the parent answered with another CA than its token's",
+        ));
+    }
+    let Enrolled { identity, cert, ca } = enrolled;
+    Ok(Credentials { identity, cert, key, ca, parents: vec![url.to_owned()] })
+}
+
+/// A zone's issuer: passes requests on to root, over the zone's own mutual TLS.
+pub struct RemoteIssuer {
+    client: ParentClient,
+    fingerprint: [u8; 32],
+}
+
+impl RemoteIssuer {
+    pub fn new(credentials: &Credentials, parent_url: &str) -> Result<Self> {
+        let fingerprint = fingerprint_of_pem(&credentials.ca)?;
+        Ok(Self { client: ParentClient::new(credentials, parent_url)?, fingerprint })
+    }
+}
+
+impl Issuer for RemoteIssuer {
+    fn issue(&self, ask: IssueAsk) -> BoxFuture<'_, Result<Issued>> {
+        Box::pin(async move {
+            let issued = self.client.post(PATH_ISSUE, &ask, REQUEST_WAIT).await?;
+            issued.ok_or_else(|| Error::unavailable("the parent gave no certificate"))
+        })
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        self.fingerprint
+    }
+}
+
+/// Makes a key, has it certified and returns both: how a zone gets its listener's certificate.
+pub async fn certify(issuer: &dyn Issuer, identity: Identity, sans: Vec<String>) -> Result<Credentials> {
+    let (key, csr) = key_and_request()?;
+    let issued = issuer.issue(IssueAsk { identity: identity.clone(), csr, sans }).await?;
+    Ok(Credentials { identity, cert: issued.cert, key, ca: issued.ca, parents: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_token_reads_back_and_its_record_does_not_hold_it() {
+        let (token, record) = EnrollToken::make([7; 32], Kind::Zone, None, Timestamp(10));
+        let text = token.to_string();
+        let read: EnrollToken = text.parse().unwrap();
+        assert_eq!((read.secret, read.ca), (token.secret, token.ca));
+        assert!(!serde_json::to_string(&record).unwrap().contains(&hex::encode(token.secret)));
+        for bad in ["", "banyan1.", "banyan1.AAAA", &text[1..], &format!("{text}AAAA")] {
+            assert!(bad.parse::<EnrollToken>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The child over HTTPS: one poll open at all times, and a beat that also notices a dead connection.
+//!
+//! ```text
+//!            beat answered            poll or beat fails
+//!  connecting ------------> connected ------------------> pause (longer each time) --> connecting
+//! ```
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use model::exchange::{Ack, Revision};
+use model::{Desired, Digest, Error, Observed, Result};
+use tokio::io::AsyncWrite;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::client::ParentClient;
+use super::{PATH_BEAT, PATH_DESIRED, PATH_OBSERVED, Poll, Polled};
+use crate::identity::Credentials;
+use crate::limits::{BEAT, HAVE_WAIT, POLL_MAX, PUSH_WAIT, REQUEST_WAIT};
+use crate::stream::ByteStream;
+use crate::uplink::{Backoff, Down, Inbox, Uplink};
+
+/// Connects to a parent and stays connected until it is dropped.
+pub fn https_uplink(credentials: &Credentials, parent_url: &str) -> Result<Arc<dyn Uplink>> {
+    let link = Arc::new(Link {
+        client: ParentClient::new(credentials, parent_url)?,
+        inbox: Inbox::default(),
+        have: watch::Sender::new(None),
+    });
+    let task = AbortOnDropHandle::new(tokio::spawn(link.clone().run()));
+    Ok(Arc::new(HttpsUplink { link, _task: task }))
+}
+
+struct HttpsUplink {
+    link: Arc<Link>,
+    _task: AbortOnDropHandle<()>,
+}
+
+struct Link {
+    client: ParentClient,
+    inbox: Inbox,
+    have: watch::Sender<Option<Revision>>,
+}
+
+impl Link {
+    async fn run(self: Arc<Self>) {
+        let mut backoff = Backoff::new();
+        loop {
+            let error = match self.beat().await {
+                Ok(()) => {
+                    backoff.reset();
+                    self.inbox.up();
+                    let error = tokio::select! {
+                        error = self.beats() => error,
+                        error = self.polls() => error,
+                    };
+                    self.inbox.lost();
+                    error
+                }
+                Err(error) => error,
+            };
+            tracing::debug!(%error, "no link to the parent");
+            if let Err(error) = self.client.renew() {
+                tracing::error!(%error, "no new connection to the parent");
+            }
+            backoff.pause().await;
+        }
+    }
+
+    async fn beat(&self) -> Result<()> {
+        self.client.post::<_, ()>(PATH_BEAT, &(), REQUEST_WAIT).await.map(|_| ())
+    }
+
+    async fn beats(&self) -> Error {
+        loop {
+            tokio::time::sleep(BEAT).await;
+            if let Err(error) = self.beat().await {
+                return error;
+            }
+        }
+    }
+
+    async fn polls(&self) -> Error {
+        let mut have = self.have.subscribe();
+        loop {
+            let poll = Poll { have: *have.borrow_and_update() };
+            let polled = tokio::select! {
+                polled = self.client.post(PATH_DESIRED, &poll, POLL_MAX + REQUEST_WAIT) => polled,
+                // What the child has changed meanwhile: ask again, with that.
+                _ = have.changed() => continue,
+            };
+            match polled {
+                Ok(Some(polled)) => self.deliver(polled, &mut have).await,
+                Ok(None) => {}
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Waits until the child says what it has now, so that the same set is not fetched twice.
+    async fn deliver(&self, polled: Polled, have: &mut watch::Receiver<Option<Revision>>) {
+        for call in polled.calls {
+            self.inbox.call(call);
+        }
+        if let Some(desired) = polled.desired
+            && !self.has(&desired)
+        {
+            self.inbox.desired(desired);
+            let _ = tokio::time::timeout(HAVE_WAIT, have.changed()).await;
+        }
+    }
+
+    fn has(&self, desired: &Desired) -> bool {
+        *self.have.borrow() == Some(desired.at)
+    }
+}
+
+impl Uplink for HttpsUplink {
+    fn push(&self, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
+        Box::pin(async move {
+            let ack = self.link.client.post(PATH_OBSERVED, &observed, PUSH_WAIT).await?;
+            ack.ok_or_else(|| Error::unavailable("the parent did not acknowledge"))
+        })
+    }
+
+    fn wants_whole(&self) -> bool {
+        false
+    }
+
+    fn set_have(&self, have: Option<Revision>) {
+        self.link.have.send_replace(have);
+    }
+
+    fn next(&self) -> BoxFuture<'_, Down> {
+        Box::pin(self.link.inbox.next())
+    }
+
+    fn open_stream<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<ByteStream>> {
+        Box::pin(self.link.client.open_stream(id))
+    }
+
+    fn blob<'a>(
+        &'a self,
+        digest: &'a Digest,
+        to: &'a mut (dyn AsyncWrite + Send + Unpin),
+    ) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(self.link.client.blob(digest, to))
+    }
+}

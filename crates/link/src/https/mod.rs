@@ -1,0 +1,39 @@
+//! The link over HTTPS: pushes, long polls, streams and blobs, all under mutual TLS.
+
+mod child;
+mod client;
+mod parent;
+mod roster;
+mod routes;
+mod socket;
+
+pub use child::https_uplink;
+pub(crate) use client::{ParentClient, answer_read, unreachable_parent};
+pub use parent::{HttpsParent, HttpsParentConfig};
+
+use model::Desired;
+use model::exchange::{Call, Revision};
+use serde::{Deserialize, Serialize};
+
+pub(crate) const PATH_ENROLL: &str = "/link/v1/enroll";
+pub(crate) const PATH_ISSUE: &str = "/link/v1/issue";
+pub(crate) const PATH_OBSERVED: &str = "/link/v1/observed";
+pub(crate) const PATH_DESIRED: &str = "/link/v1/desired";
+pub(crate) const PATH_BEAT: &str = "/link/v1/beat";
+pub(crate) const PATH_STREAM: &str = "/link/v1/stream";
+pub(crate) const PATH_BLOB: &str = "/link/v1/blob";
+
+/// What a child says when it asks for what is desired.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Poll {
+    pub have: Option<Revision>,
+}
+
+/// What a poll brings; a poll that brings nothing is answered with 204.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Polled {
+    #[serde(default)]
+    pub desired: Option<Desired>,
+    #[serde(default)]
+    pub calls: Vec<Call>,
+}

@@ -1,0 +1,169 @@
+//! The listening side: accepts, verifies who calls, and serves the routes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use model::{Error, Result};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::ServiceExt;
+
+use super::roster::{Connection, Roster};
+use super::routes::{Shared, router};
+use crate::ca::Issuer;
+use crate::calls::Calls;
+use crate::enroll::Desk;
+use crate::identity::{Children, Credentials, Identity};
+use crate::limits::{CONNECT_WAIT, CONNECTIONS_MAX, POLL_MAX, REQUESTS_PER_CONNECTION_MAX};
+use crate::parent::ParentHandler;
+use crate::tls::server_config;
+
+pub struct HttpsParentConfig {
+    /// Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// A [`crate::Kind::Server`] certificate with the names and addresses that children use.
+    pub server: Credentials,
+    pub children: Children,
+    /// Takes new children; without it nobody can enrol here.
+    pub desk: Option<Desk>,
+    /// Gives certificates to those who have one already: renewals, and a zone's nodes and listener.
+    pub issuer: Option<Arc<dyn Issuer>>,
+}
+
+/// A listener that runs until it is dropped.
+pub struct HttpsParent {
+    address: SocketAddr,
+    _stop: DropGuard,
+}
+
+impl HttpsParent {
+    pub async fn start(
+        config: HttpsParentConfig,
+        handler: Arc<dyn ParentHandler>,
+        calls: Calls,
+    ) -> Result<Self> {
+        let acceptor = TlsAcceptor::from(Arc::new(server_config(&config.server)?));
+        let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+            Error::unavailable(format!("cannot listen on {}: {error}", config.listen)).because(error)
+        })?;
+        let address = listener.local_addr()?;
+        let stop = CancellationToken::new();
+        let roster = Arc::new(Roster::new(handler.clone(), calls.clone()));
+        let shared = Arc::new(Shared {
+            handler,
+            calls,
+            children: config.children,
+            desk: config.desk,
+            issuer: config.issuer,
+            roster: roster.clone(),
+            stop: stop.clone(),
+        });
+        let server = Server { acceptor, router: router(shared), roster };
+        tokio::spawn(server.accept(listener, stop.clone()));
+        Ok(Self { address, _stop: stop.drop_guard() })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+#[derive(Clone)]
+struct Server {
+    acceptor: TlsAcceptor,
+    router: Router,
+    roster: Arc<Roster>,
+}
+
+impl Server {
+    /// Connections live in this task's set, so that all of them end with the listener.
+    async fn accept(self, listener: TcpListener, stop: CancellationToken) {
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut connections = JoinSet::new();
+        loop {
+            let Ok(permit) = room.clone().acquire_owned().await else { return };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                accepted = listener.accept() => match accepted {
+                    Ok((socket, _)) => {
+                        let server = self.clone();
+                        connections.spawn(async move {
+                            server.connection(socket).await;
+                            drop(permit);
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    }
+                },
+            }
+            while connections.try_join_next().is_some() {}
+        }
+    }
+
+    async fn connection(self, socket: TcpStream) {
+        let _ = socket.set_nodelay(true);
+        let tls = match tokio::time::timeout(CONNECT_WAIT, self.acceptor.accept(socket)).await {
+            Ok(Ok(tls)) => tls,
+            Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+            Err(_) => return tracing::debug!("TLS handshake took too long"),
+        };
+        let certificate = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let peer = certificate.and_then(|der| Identity::from_certificate(der).ok());
+        let connection = Arc::new(Connection::new(peer, self.roster));
+        let _close = Close(connection.clone());
+        let router = self.router;
+        let spoke = Arc::new(Notify::new());
+        let speaking = spoke.clone();
+        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            speaking.notify_one();
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(connection.clone());
+            router.clone().oneshot(request)
+        });
+        // Anybody may come this far; who then says nothing must not keep the place.
+        let silent = async {
+            if tokio::time::timeout(CONNECT_WAIT, spoke.notified()).await.is_ok() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let protocol = protocol();
+        let served = protocol.serve_connection_with_upgrades(TokioIo::new(tls), service);
+        tokio::select! {
+            result = served => if let Err(error) = result {
+                tracing::debug!(%error, "connection ended");
+            },
+            () = silent => tracing::debug!("the connection brought no request in time"),
+        }
+    }
+}
+
+struct Close(Arc<Connection>);
+
+impl Drop for Close {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn protocol() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(POLL_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(REQUESTS_PER_CONNECTION_MAX)
+        .keep_alive_interval(POLL_MAX)
+        .keep_alive_timeout(CONNECT_WAIT);
+    builder
+}

@@ -1,0 +1,67 @@
+//! Every bound of the link, by name.
+
+use std::time::Duration;
+
+/// The largest message body, as sent and as unpacked.
+pub const BODY_MAX: usize = 64 << 20;
+/// The largest body of an enrolment or of another small request.
+pub const SMALL_BODY_MAX: usize = 64 << 10;
+/// The largest MQTT packet.
+pub const PACKET_MAX: usize = 16 << 20;
+/// What a packet may hold besides its payload.
+pub(crate) const PACKET_ROOM: usize = 1 << 10;
+/// Bodies above this size are packed with gzip.
+pub const COMPRESS_OVER: usize = 4 << 10;
+
+/// How long a parent holds a poll open.
+pub const POLL_MAX: Duration = Duration::from_secs(25);
+/// How often a child gives a sign of life.
+pub const BEAT: Duration = Duration::from_secs(4);
+/// MQTT's own keep-alive.
+pub const KEEP_ALIVE_S: u16 = 5;
+/// A request that should be answered at once is given up after this.
+pub const REQUEST_WAIT: Duration = Duration::from_secs(8);
+/// A push of a large observed set may take this long.
+pub const PUSH_WAIT: Duration = Duration::from_secs(30);
+/// How long a child has to say that it took a desired set before it is offered again.
+pub const HAVE_WAIT: Duration = Duration::from_secs(10);
+/// How long a publish waits for a connected child to say that it has the one before.
+pub const GOT_WAIT: Duration = Duration::from_secs(5);
+/// How long a call waits for the child to open its stream.
+pub const CALL_WAIT: Duration = Duration::from_secs(10);
+/// TCP and TLS must be up by then.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(8);
+/// A blob that brings no byte for this long is given up.
+pub const BLOB_STALL: Duration = Duration::from_secs(30);
+
+/// The first pause before connecting again, and the longest.
+pub const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+pub const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// Calls that wait for a child to fetch them.
+pub const CALLS_QUEUE_MAX: usize = 64;
+/// Calls of all children that wait for their stream.
+pub const CALLS_WAITING_MAX: usize = 4096;
+/// Frames between a stream's socket and its user, each way.
+pub const STREAM_FRAMES_MAX: usize = 16;
+/// The largest part of a stream sent as one frame.
+pub const FRAME_MAX: usize = 64 << 10;
+/// An idle stream is kept open through NAT by a ping this often.
+pub const STREAM_PING: Duration = Duration::from_secs(20);
+/// Connections that one HTTPS listener holds.
+pub const CONNECTIONS_MAX: usize = 8192;
+/// Requests at once on one connection.
+pub const REQUESTS_PER_CONNECTION_MAX: u32 = 64;
+/// Messages that the broker keeps for one slow client.
+pub const BROKER_QUEUE_MAX: usize = 8192;
+/// MQTT requests that wait to be written.
+pub const MQTT_REQUESTS_MAX: usize = 64;
+/// MQTT messages that one client has sent and the broker has not acknowledged.
+pub const MQTT_INFLIGHT_MAX: u16 = 64;
+
+/// How long a certificate of the tree is good.
+pub const CERT_VALID: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long the CA's own certificate is good.
+pub const CA_VALID: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
+/// Certificates begin this long before now, for clocks that differ.
+pub const CERT_BACKDATE: Duration = Duration::from_secs(3600);

@@ -1,0 +1,308 @@
+//! The embedded broker. All that is known of `rmqtt` is in this file.
+//!
+//! Nothing is allowed that is not named here: a client needs a certificate of our CA whose common name is its
+//! client id, it must be a node of this zone or the zone itself, and each may touch its own topics alone.
+//! The broker runs on a small runtime of its own, because it leaves tasks behind that only end with theirs.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::{Error, Result};
+use rmqtt::codec::v5::SubscribeAckReason;
+use rmqtt::context::ServerContext;
+use rmqtt::hook::{Handler, HookResult, Parameter, ReturnType, Type};
+use rmqtt::net::Builder;
+use rmqtt::retain::RetainStorage;
+use rmqtt::server::MqttServer;
+use rmqtt::types::{
+    AuthResult, ConnectInfo, LastWill, PublishAclResult, Retain, SubscribeAclResult, TopicFilter, TopicName,
+};
+use tokio::runtime::Runtime;
+use tokio::sync::{RwLock, oneshot};
+
+use super::{Leaf, topic_parse};
+use crate::identity::{Credentials, file_write_private};
+use crate::limits::{BROKER_QUEUE_MAX, CONNECT_WAIT, CONNECTIONS_MAX, KEEP_ALIVE_S, PACKET_MAX};
+use crate::tls::provider_install;
+
+const HANDSHAKES_MAX: usize = 64;
+const INFLIGHT_MAX: NonZeroU16 = NonZeroU16::new(64).expect("more than zero");
+const CLIENT_ID_MAX: usize = 63;
+const LISTENER: u16 = 1;
+
+pub struct BrokerConfig {
+    /// Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// A [`crate::Kind::Server`] certificate with the names and addresses that clients use.
+    pub server: Credentials,
+    /// The zone whose broker this is: its own client, and the parent in its nodes' certificates.
+    pub zone: String,
+    /// Where the certificate and its key are written, because the broker takes them from files.
+    pub dir: PathBuf,
+}
+
+/// A broker that runs until it is dropped.
+pub struct Broker {
+    address: SocketAddr,
+    runtime: Option<Runtime>,
+}
+
+impl Broker {
+    pub async fn start(config: BrokerConfig) -> Result<Self> {
+        provider_install();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(1)
+            .thread_name("broker")
+            .enable_all()
+            .build()?;
+        let (listening, address) = oneshot::channel();
+        let config_address = config.listen;
+        runtime.spawn(serve(config, listening));
+        let mut broker = Self { address: config_address, runtime: Some(runtime) };
+        broker.address = address.await.map_err(|_| Error::internal("the broker ended before it began"))??;
+        Ok(broker)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn serve(config: BrokerConfig, listening: oneshot::Sender<Result<SocketAddr>>) {
+    let context = ServerContext::new()
+        .task_exec_workers(16)
+        .task_exec_queue_max(BROKER_QUEUE_MAX)
+        .busy_check_enable(false);
+    let context = context.build().await;
+    *context.extends.retain_mut().await = Box::new(Kept::default());
+    let hooks = context.extends.hook_mgr().register();
+    let rules = Arc::new(Rules { zone: config.zone.clone() });
+    for kind in [Type::ClientAuthenticate, Type::ClientSubscribeCheckAcl, Type::MessagePublishCheckAcl] {
+        hooks.add(kind, Box::new(Gate(rules.clone()))).await;
+    }
+    hooks.start().await;
+    let bound = bind(&config);
+    let listener = match bound {
+        Ok((address, listener)) => {
+            let _ = listening.send(Ok(address));
+            listener
+        }
+        Err(error) => return drop(listening.send(Err(error))),
+    };
+    if let Err(error) = MqttServer::new(context).listener_by_id(listener, LISTENER).build().run().await {
+        tracing::error!(%error, "the broker stopped");
+    }
+}
+
+fn bind(config: &BrokerConfig) -> Result<(SocketAddr, rmqtt::net::Listener)> {
+    std::fs::create_dir_all(&config.dir)?;
+    let file = |name: &str, content: &str| -> Result<String> {
+        let path = config.dir.join(name);
+        file_write_private(&path, content.as_bytes())?;
+        Ok(path.to_string_lossy().into_owned())
+    };
+    let cert = file("broker.cert.pem", &format!("{}{}", config.server.cert, config.server.ca))?;
+    let key = file("broker.key.pem", &config.server.key)?;
+    let ca = file("broker.ca.pem", &config.server.ca)?;
+    let builder = Builder::new()
+        .name("banyan")
+        .laddr(config.listen)
+        // A broker that was killed must be able to come back at once on the same port.
+        .reuseaddr(Some(true))
+        .nodelay(true)
+        .allow_anonymous(false)
+        .allow_zero_keepalive(false)
+        .max_keepalive(KEEP_ALIVE_S * 6)
+        .max_connections(CONNECTIONS_MAX)
+        .max_handshaking_limit(HANDSHAKES_MAX)
+        .handshake_timeout(CONNECT_WAIT)
+        .max_packet_size(u32::try_from(PACKET_MAX).expect("a packet's size fits"))
+        .max_inflight(INFLIGHT_MAX)
+        .max_mqueue_len(BROKER_QUEUE_MAX)
+        .max_clientid_len(CLIENT_ID_MAX)
+        .max_topic_levels(4)
+        .max_subscriptions(8)
+        // A message that waits is still the latest word; sessions end with their connection.
+        .message_expiry_interval(Duration::ZERO)
+        .max_session_expiry_interval(Duration::from_secs(1))
+        .tls_cross_certificate(true)
+        .tls_cert(Some(cert))
+        .tls_key(Some(key))
+        .tls_client_ca_certs(Some(ca))
+        .collect_cert_info(true);
+    let refused = |error: rmqtt::Error| {
+        Error::unavailable(format!("the broker cannot listen on {}: {error:#}", config.listen))
+    };
+    let listener = builder.bind().and_then(|listener| listener.tls()).map_err(refused)?;
+    Ok((listener.local_addr().map_err(refused)?, listener))
+}
+
+/// Who may connect, publish and subscribe.
+struct Rules {
+    zone: String,
+}
+
+impl Rules {
+    fn admit(&self, connect: &ConnectInfo) -> bool {
+        let ConnectInfo::V5(id, _) = connect else { return false };
+        let Some(cert) = connect.cert() else { return false };
+        let client = id.client_id.as_ref();
+        let named = cert.common_name.as_deref() == Some(client);
+        // The broker does not ask the publish rule about a will, so it is asked here.
+        let will = connect.last_will().is_none_or(|will| {
+            let LastWill::V5(will) = will else { return false };
+            !will.retain && self.may_publish(client, will.topic.as_ref())
+        });
+        named && will && self.belongs(client, cert.organization.as_deref())
+    }
+
+    /// A node of this zone, by the organisation in its certificate, or the zone itself.
+    fn belongs(&self, client: &str, organisation: Option<&str>) -> bool {
+        match organisation {
+            Some(parent) => parent == self.zone && client != self.zone,
+            None => client == self.zone,
+        }
+    }
+
+    fn may_publish(&self, client: &str, topic: &str) -> bool {
+        match topic_parse(topic) {
+            Some((child, leaf)) if leaf.upwards() => child == client && client != self.zone,
+            Some((child, _)) => client == self.zone && child != "+",
+            None => false,
+        }
+    }
+
+    fn may_subscribe(&self, client: &str, filter: &str) -> bool {
+        match topic_parse(filter) {
+            Some((child, Leaf::Desired | Leaf::Call)) => child == client && client != self.zone,
+            Some((child, _)) => client == self.zone && child == "+",
+            None => false,
+        }
+    }
+}
+
+struct Gate(Arc<Rules>);
+
+#[async_trait]
+impl Handler for Gate {
+    async fn hook(&self, parameter: &Parameter, _: Option<HookResult>) -> ReturnType {
+        let result = match parameter {
+            Parameter::ClientAuthenticate(connect) => HookResult::AuthResult(if self.0.admit(connect) {
+                AuthResult::Allow(false, None)
+            } else {
+                tracing::warn!(client = %connect.client_id(), "the broker refused a client");
+                AuthResult::NotAuthorized
+            }),
+            Parameter::ClientSubscribeCheckAcl(session, subscribe) => {
+                let allowed = self.0.may_subscribe(&session.id.client_id, &subscribe.topic_filter);
+                HookResult::SubscribeAclResult(if allowed {
+                    SubscribeAclResult::new_success(subscribe.opts.qos(), None)
+                } else {
+                    SubscribeAclResult::new_failure(SubscribeAckReason::NotAuthorized)
+                })
+            }
+            Parameter::MessagePublishCheckAcl(session, publish) => {
+                let allowed = self.0.may_publish(&session.id.client_id, &publish.topic);
+                HookResult::PublishAclResult(if allowed {
+                    PublishAclResult::allow()
+                } else {
+                    PublishAclResult::rejected(false, None)
+                })
+            }
+            _ => return (true, None),
+        };
+        (false, Some(result))
+    }
+}
+
+/// Retained messages in memory: one per topic, and topics exist per child.
+#[derive(Default)]
+struct Kept(RwLock<HashMap<TopicName, Retain>>);
+
+#[async_trait]
+impl RetainStorage for Kept {
+    fn enable(&self) -> bool {
+        true
+    }
+
+    async fn set(&self, topic: &TopicName, retain: Retain, _: Option<Duration>) -> rmqtt::Result<()> {
+        let mut kept = self.0.write().await;
+        if retain.publish.payload.is_empty() {
+            kept.remove(topic);
+        } else {
+            kept.insert(topic.clone(), retain);
+        }
+        Ok(())
+    }
+
+    async fn get(&self, filter: &TopicFilter) -> rmqtt::Result<Vec<(TopicName, Retain)>> {
+        let kept = self.0.read().await;
+        let Some((child, leaf)) = topic_parse(filter) else { return Ok(Vec::new()) };
+        if child != "+" {
+            return Ok(kept.get(filter).map(|retain| (filter.clone(), retain.clone())).into_iter().collect());
+        }
+        let matches = |topic: &TopicName| topic_parse(topic).is_some_and(|(_, other)| other == leaf);
+        Ok(kept.iter().filter(|(t, _)| matches(t)).map(|(t, r)| (t.clone(), r.clone())).collect())
+    }
+
+    async fn count(&self) -> isize {
+        self.0.read().await.len().try_into().unwrap_or(isize::MAX)
+    }
+
+    async fn max(&self) -> isize {
+        self.count().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_has_their_own_topics_and_nothing_else() {
+        let rules = Rules { zone: "z-1".into() };
+        let rows = [
+            // client, topic, publish, subscribe
+            ("n-1", "banyan/v1/n-1/observed", true, false),
+            ("n-1", "banyan/v1/n-1/beat", true, false),
+            ("n-1", "banyan/v1/n-1/gone", true, false),
+            ("n-1", "banyan/v1/n-1/desired", false, true),
+            ("n-1", "banyan/v1/n-1/call", false, true),
+            ("n-1", "banyan/v1/n-2/observed", false, false),
+            ("n-1", "banyan/v1/n-2/desired", false, false),
+            ("n-1", "banyan/v1/+/desired", false, false),
+            ("n-1", "banyan/v1/#", false, false),
+            ("n-1", "#", false, false),
+            ("n-1", "$SYS/brokers", false, false),
+            ("n-1", "$share/g/banyan/v1/n-1/desired", false, false),
+            ("z-1", "banyan/v1/+/observed", false, true),
+            ("z-1", "banyan/v1/n-1/desired", true, false),
+            ("z-1", "banyan/v1/n-1/observed", false, false),
+            ("z-1", "banyan/v1/z-1/beat", false, false),
+        ];
+        for (client, topic, publish, subscribe) in rows {
+            assert_eq!(rules.may_publish(client, topic), publish, "{client} publishes {topic}");
+            assert_eq!(rules.may_subscribe(client, topic), subscribe, "{client} subscribes {topic}");
+        }
+        assert!(rules.belongs("n-1", Some("z-1")) && rules.belongs("z-1", None));
+        assert!(
+            !rules.belongs("n-1", Some("z-2"))
+                && !rules.belongs("z-2", None)
+                && !rules.belongs("z-1", Some("z-1"))
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! What a parent must be able to answer, whatever the transport.
+
+use std::path::Path;
+
+use futures::future::BoxFuture;
+use model::exchange::{Ack, Revision};
+use model::{ChildId, Desired, Digest, Observed, Result};
+use tokio::io::AsyncRead;
+
+/// The parent behind the link. The link has verified who the child is before it calls.
+pub trait ParentHandler: Send + Sync + 'static {
+    /// Takes what a child observes. The acknowledgement says what the parent now has.
+    fn observed(&self, child: &ChildId, observed: Observed) -> BoxFuture<'_, Result<Ack>>;
+
+    /// Resolves as soon as there is something newer than `have`; with `None` at once, with the whole set.
+    /// It may be dropped and asked again at any time; the link puts the time limit around it.
+    fn desired(&self, child: &ChildId, have: Option<Revision>) -> BoxFuture<'_, Result<Desired>>;
+
+    /// A child is connected, or is known to be gone (last will, closed connection).
+    fn link_state(&self, child: &ChildId, up: bool);
+
+    /// Any sign of life; it renews the child's lease.
+    fn heard(&self, child: &ChildId);
+
+    /// A blob that the child needs.
+    fn blob(&self, child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>>;
+
+    /// Whether this child, whose certificate is valid, is still one of ours.
+    fn admits(&self, child: &ChildId) -> bool {
+        let _ = child;
+        true
+    }
+}
+
+/// A blob that is ready to be sent.
+pub struct BlobSource {
+    pub len: u64,
+    pub reader: Box<dyn AsyncRead + Send + Unpin>,
+}
+
+impl BlobSource {
+    pub async fn from_file(path: &Path) -> Result<Self> {
+        let file = tokio::fs::File::open(path).await?;
+        let len = file.metadata().await?.len();
+        Ok(Self { len, reader: Box::new(file) })
+    }
+
+    pub fn from_bytes(bytes: bytes::Bytes) -> Self {
+        Self { len: bytes.len() as u64, reader: Box::new(std::io::Cursor::new(bytes)) }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a child holds: one trait, two transports, and the inbox they share.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use model::exchange::{Ack, Call, Revision};
+use model::{Desired, Digest, Observed, Result};
+use tokio::io::AsyncWrite;
+use tokio::sync::Notify;
+
+use crate::limits::{BACKOFF_FIRST, BACKOFF_MAX, CALLS_QUEUE_MAX};
+use crate::stream::ByteStream;
+
+/// What comes down to a child.
+#[derive(Debug)]
+pub enum Down {
+    /// What should be. Call [`Uplink::set_have`] once it is kept, or refused.
+    Desired(Desired),
+    /// A question; answer it on [`Uplink::open_stream`] of its stream.
+    Call(Call),
+    /// Connected, for the first time or again: push the whole observed set now.
+    Up,
+    Lost,
+}
+
+pub trait Uplink: Send + Sync + 'static {
+    /// Sends what is observed. Over MQTT the acknowledgement is the broker's: the revision was published.
+    fn push(&self, observed: Observed) -> BoxFuture<'_, Result<Ack>>;
+
+    /// True when every push must be a whole set (`base` absent), as over MQTT.
+    fn wants_whole(&self) -> bool;
+
+    /// Says which desired set is kept; `None` asks for a whole one.
+    fn set_have(&self, have: Option<Revision>);
+
+    /// What comes down next; never ends. A set with the revision that the child has is not delivered again.
+    fn next(&self) -> BoxFuture<'_, Down>;
+
+    /// Opens the stream that answers a call.
+    fn open_stream<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<ByteStream>>;
+
+    /// Fetches a blob into `to`, checks its digest and returns its length. On an error what was
+    /// written must be thrown away.
+    fn blob<'a>(
+        &'a self,
+        digest: &'a Digest,
+        to: &'a mut (dyn AsyncWrite + Send + Unpin),
+    ) -> BoxFuture<'a, Result<u64>>;
+}
+
+/// Between the transport's task and the child: the latest desired set, a bounded queue of calls, and the
+/// state of the link.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    state: Mutex<InboxState>,
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct InboxState {
+    desired: Option<Desired>,
+    calls: VecDeque<Call>,
+    up: bool,
+    /// Counts connections, so that one which came and went between two reads is told all the same.
+    ups: u64,
+    ups_told: u64,
+    up_told: bool,
+}
+
+impl InboxState {
+    fn pop(&mut self) -> Option<Down> {
+        if self.up_told && !self.up {
+            self.up_told = false;
+            return Some(Down::Lost);
+        }
+        if self.up && self.ups != self.ups_told {
+            self.ups_told = self.ups;
+            self.up_told = true;
+            return Some(Down::Up);
+        }
+        let desired = self.desired.take().map(Down::Desired);
+        desired.or_else(|| self.calls.pop_front().map(Down::Call))
+    }
+}
+
+impl Inbox {
+    pub(crate) fn up(&self) {
+        let mut state = self.state();
+        state.up = true;
+        state.ups += 1;
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    pub(crate) fn lost(&self) {
+        self.state().up = false;
+        self.filled.notify_one();
+    }
+
+    /// A later set takes the place of one that was not read yet: over HTTPS there is no later one before
+    /// the child said what it has, and over MQTT every set is whole.
+    pub(crate) fn desired(&self, desired: Desired) {
+        self.state().desired = Some(desired);
+        self.filled.notify_one();
+    }
+
+    /// The oldest call gives way when there are too many; the parent that waits for it sees a time-out.
+    pub(crate) fn call(&self, call: Call) {
+        let mut state = self.state();
+        if state.calls.len() >= CALLS_QUEUE_MAX {
+            state.calls.pop_front();
+        }
+        state.calls.push_back(call);
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    pub(crate) async fn next(&self) -> Down {
+        loop {
+            if let Some(down) = self.state().pop() {
+                // Another reader may wait for what is still there.
+                self.filled.notify_one();
+                return down;
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, InboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pauses that double up to a limit, each shortened by up to a half at random so that the children of a
+/// parent that comes back do not all come at once.
+pub(crate) struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self { next: BACKOFF_FIRST }
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.next = BACKOFF_FIRST;
+    }
+
+    pub(crate) async fn pause(&mut self) {
+        let pause = self.next.mul_f64(rand::random_range(0.5..=1.0));
+        self.next = (self.next * 2).min(BACKOFF_MAX);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::exchange::RevisionedSet;
+
+    fn set(rev: u64) -> Desired {
+        RevisionedSet { base: None, at: Revision { epoch: 1, rev }, upserts: Vec::new(), removes: Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn the_latest_set_wins_and_a_reconnect_is_never_missed() {
+        let inbox = Inbox::default();
+        inbox.up();
+        assert!(matches!(inbox.next().await, Down::Up));
+        inbox.desired(set(1));
+        inbox.desired(set(2));
+        inbox.lost();
+        inbox.up();
+        assert!(matches!(inbox.next().await, Down::Up), "a link that came back is told");
+        let Down::Desired(desired) = inbox.next().await else { panic!("desired") };
+        assert_eq!(desired.at.rev, 2);
+        inbox.lost();
+        assert!(matches!(inbox.next().await, Down::Lost));
+    }
+}

@@ -1,0 +1,124 @@
+//! How messages are written: JSON, packed with gzip when large, and errors with their kind.
+//!
+//! A packed body is told from a plain one by gzip's magic number, so that both transports
+//! carry the same bytes.
+
+use std::io::{Read, Write};
+
+use bytes::Bytes;
+use model::{Error, ErrorKind, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{BODY_MAX, COMPRESS_OVER};
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+pub(crate) fn encode<T: Serialize>(value: &T, max: usize) -> Result<Bytes> {
+    let plain = serde_json::to_vec(value)
+        .map_err(|error| Error::internal("a message cannot be written as JSON").because(error))?;
+    if plain.len() > BODY_MAX {
+        return Err(too_large(BODY_MAX));
+    }
+    let body = if plain.len() > COMPRESS_OVER { pack(&plain)? } else { plain };
+    if body.len() > max {
+        return Err(too_large(max));
+    }
+    Ok(body.into())
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(body: &[u8], max: usize) -> Result<T> {
+    let wrong = |error| Error::invalid("the message is not what is expected here").because(error);
+    if body.len() > max {
+        return Err(too_large(max));
+    }
+    if body.starts_with(&GZIP_MAGIC) {
+        return serde_json::from_slice(&unpack(body, max)?).map_err(wrong);
+    }
+    serde_json::from_slice(body).map_err(wrong)
+}
+
+fn pack(plain: &[u8]) -> Result<Vec<u8>> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(plain)?;
+    Ok(packer.finish()?)
+}
+
+/// Unpacks no more than `max` bytes: a small body may hold a very large one.
+fn unpack(body: &[u8], max: usize) -> Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(body)
+        .take(max as u64 + 1)
+        .read_to_end(&mut plain)
+        .map_err(|error| Error::invalid("the packed message is damaged").because(error))?;
+    if plain.len() > max {
+        return Err(too_large(max));
+    }
+    Ok(plain)
+}
+
+pub(crate) fn too_large(max: usize) -> Error {
+    Error::new(ErrorKind::TooLarge, format!("the message is larger than {max} bytes"))
+}
+
+/// An error on its way to the other side; the cause stays behind, in the log.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WireError {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl From<&Error> for WireError {
+    fn from(error: &Error) -> Self {
+        Self { kind: error.kind, message: error.message.clone(), hint: error.hint.clone() }
+    }
+}
+
+impl From<WireError> for Error {
+    fn from(wire: WireError) -> Self {
+        let error = Self::new(wire.kind, wire.message);
+        match wire.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+}
+
+pub(crate) fn status_of(kind: ErrorKind) -> u16 {
+    match kind {
+        ErrorKind::Invalid => 400,
+        ErrorKind::Unauthenticated => 401,
+        ErrorKind::Forbidden => 403,
+        ErrorKind::NotFound => 404,
+        ErrorKind::Conflict => 409,
+        ErrorKind::VersionMismatch => 412,
+        ErrorKind::QuotaExceeded => 422,
+        ErrorKind::TooLarge => 413,
+        ErrorKind::RateLimited => 429,
+        ErrorKind::Unavailable => 503,
+        ErrorKind::OutOfSpace => 507,
+        ErrorKind::Internal => 500,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_message_is_packed_and_reads_back() {
+        let text = "banyan ".repeat(10_000);
+        let body = encode(&text, 1 << 20).expect("writes");
+        assert!(body.len() < text.len() / 10);
+        assert_eq!(decode::<String>(&body, 1 << 20).expect("reads"), text);
+    }
+
+    #[test]
+    fn a_small_body_that_unpacks_to_a_large_one_is_refused() {
+        let body = encode(&"0".repeat(1 << 20), 1 << 20).expect("writes");
+        assert!(body.len() < 1 << 16);
+        let error = decode::<String>(&body, 1 << 16).expect_err("too large");
+        assert_eq!(error.kind, ErrorKind::TooLarge);
+    }
+}

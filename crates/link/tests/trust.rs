@@ -1,0 +1,199 @@
+//! Who is let in, and as whom: enrolment, certificates, limits.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Heard, Parent, Transport, ZONE, Zone, any_port, ca, node, observed, patiently, server, world};
+use link::limits::{BODY_MAX, CERT_VALID};
+use link::{
+    Ca, Calls, Children, Desk, Down, EnrollToken, HttpsParent, HttpsParentConfig, Identity, Issuer, Kind,
+    MemoryBook, RemoteIssuer, TokenBook, certify, enroll,
+};
+use model::exchange::Revision;
+use model::{ErrorKind, Name, Timestamp};
+use work::Clock;
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn later() -> Timestamp {
+    work::SystemClock.now().plus_ms(60_000)
+}
+
+async fn zone(dir: &std::path::Path, ca: &Arc<Ca>) -> Zone {
+    Zone::start(dir, ca, Parent::new(1), (any_port(), any_port())).await
+}
+
+#[tokio::test]
+async fn a_token_lets_one_node_in_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = ca(dir.path());
+    let zone = zone(dir.path(), &ca).await;
+    let (token, record) = EnrollToken::make(ca.fingerprint(), Kind::Node, Some(name("node-1")), later());
+    zone.book.add(record).await.unwrap();
+    let refused = |error: model::Error| assert_eq!(error.kind, ErrorKind::Unauthenticated, "{error}");
+
+    refused(enroll(&zone.url(), &token, &name("node-2")).await.unwrap_err());
+    let credentials = enroll(&zone.url(), &token, &name("node-1")).await.unwrap();
+    assert_eq!(credentials.identity.kind, Kind::Node);
+    assert_eq!(credentials.identity.parent.as_deref(), Some(ZONE));
+    refused(enroll(&zone.url(), &token, &name("node-1")).await.unwrap_err());
+
+    for transport in [Transport::Https, Transport::Mqtt] {
+        let uplink = zone.uplink(transport, &credentials);
+        patiently("up", async { while !matches!(uplink.next().await, Down::Up) {} }).await;
+        zone.handler.wait(Heard::Link(credentials.identity.child_id(), true)).await;
+    }
+    credentials.save(dir.path()).unwrap();
+    let read = link::Credentials::load(dir.path()).unwrap().unwrap();
+    assert_eq!((read.identity, read.key), (credentials.identity, credentials.key));
+}
+
+#[tokio::test]
+async fn an_expired_forged_or_misused_token_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = ca(dir.path());
+    let zone = zone(dir.path(), &ca).await;
+    let (expired, record) = EnrollToken::make(ca.fingerprint(), Kind::Node, None, Timestamp(1));
+    zone.book.add(record).await.unwrap();
+    let (forged, _) = EnrollToken::make(ca.fingerprint(), Kind::Node, None, later());
+    let (of_a_zone, record) = EnrollToken::make(ca.fingerprint(), Kind::Zone, None, later());
+    zone.book.add(record).await.unwrap();
+    for token in [expired, forged, of_a_zone] {
+        let error = enroll(&zone.url(), &token, &name("node-1")).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unauthenticated, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_joiner_does_not_speak_to_a_parent_of_another_ca() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = ca(dir.path());
+    let zone = zone(dir.path(), &ca).await;
+    let (token, mut record) = EnrollToken::make([1; 32], Kind::Node, None, later());
+    record.kind = Kind::Node;
+    zone.book.add(record).await.unwrap();
+    let error = enroll(&zone.url(), &token, &name("node-1")).await.unwrap_err();
+    assert!(error.message.contains("CA"), "{error}");
+}
+
+/// Neither a certificate of another CA, nor an expired one, nor one of another zone's node or of a zone gets through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_certificate_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = ca(dir.path());
+    let zone = zone(dir.path(), &ca).await;
+    let mut foreign = node(&common::ca(&dir.path().join("other")), 1);
+    foreign.ca = ca.cert_pem().to_owned();
+    let id = model::NodeId::from_random(3).to_string();
+    let lent = |identity| ca.issue_fresh(identity, &[], CERT_VALID).unwrap();
+    let expired =
+        ca.issue_fresh(Identity::new(Kind::Node, id.clone()).under(ZONE), &[], Duration::ZERO).unwrap();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let wrong = [
+        ("another CA", foreign),
+        ("expired", expired),
+        ("another zone's node", lent(Identity::new(Kind::Node, id.clone()).under("z-2"))),
+        ("no zone's node", lent(Identity::new(Kind::Node, id))),
+        ("a zone", lent(Identity::new(Kind::Zone, "z-2"))),
+        ("a server", server(&ca)),
+    ];
+    for (what, credentials) in wrong {
+        for transport in [Transport::Https, Transport::Mqtt] {
+            let uplink = zone.uplink(transport, &credentials);
+            let up = tokio::time::timeout(Duration::from_millis(1500), uplink.next()).await;
+            assert!(up.is_err(), "{what} over {transport:?}: {up:?}");
+            assert!(uplink.push(observed(1)).await.is_err(), "{what} over {transport:?}");
+        }
+    }
+    assert!(zone.handler.beats.lock().unwrap().is_empty(), "nobody was heard");
+}
+
+/// A child whose parent is not ours: the address is right and the CA is not.
+#[tokio::test]
+async fn a_child_does_not_speak_to_a_parent_of_another_ca() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = ca(dir.path());
+    let zone = zone(dir.path(), &ca).await;
+    let stranger = node(&common::ca(&dir.path().join("other")), 1);
+    for transport in [Transport::Https, Transport::Mqtt] {
+        let uplink = zone.uplink(transport, &stranger);
+        assert!(tokio::time::timeout(Duration::from_millis(1500), uplink.next()).await.is_err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_oversized_set_is_refused_and_the_link_goes_on() {
+    for transport in [Transport::Https, Transport::Mqtt] {
+        let world = world(transport).await;
+        let mut large = observed(1);
+        large.facts.version = "0".repeat(BODY_MAX + 1);
+        let error = world.uplink.push(large).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::TooLarge, "{transport:?}: {error}");
+        world.uplink.push(observed(2)).await.unwrap();
+        let at = Revision { epoch: 1, rev: 2 };
+        world.zone.handler.wait(Heard::Observed(world.child.clone(), at)).await;
+    }
+}
+
+/// Root and a zone: the zone enrols at root, gets its listener's certificate there, and enrols a node by passing
+/// its request on.
+#[tokio::test]
+async fn a_zone_enrols_its_nodes_through_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = ca(dir.path());
+    let book = Arc::new(MemoryBook::default());
+    let desk = Desk {
+        kind: Kind::Zone,
+        parent: None,
+        issuer: ca.clone(),
+        book: book.clone(),
+        clock: Arc::new(work::SystemClock),
+    };
+    let config = HttpsParentConfig {
+        listen: any_port(),
+        server: server(&ca),
+        children: Children::zones(),
+        desk: Some(desk),
+        issuer: Some(ca.clone()),
+    };
+    let root = HttpsParent::start(config, Parent::new(1), Calls::new()).await.unwrap();
+    let root_url = format!("https://{}", root.address());
+    let (token, record) = EnrollToken::make(ca.fingerprint(), Kind::Zone, None, later());
+    book.add(record).await.unwrap();
+    let me = enroll(&root_url, &token, &name("zone-1")).await.unwrap();
+
+    let issuer = Arc::new(RemoteIssuer::new(&me, &root_url).unwrap());
+    let listener = Identity::new(Kind::Server, me.identity.id.clone());
+    let server = certify(&*issuer, listener, vec!["127.0.0.1".into()]).await.unwrap();
+    let nodes = Arc::new(MemoryBook::default());
+    let desk = Desk {
+        kind: Kind::Node,
+        parent: Some(me.identity.id.clone()),
+        issuer: issuer.clone(),
+        book: nodes.clone(),
+        clock: Arc::new(work::SystemClock),
+    };
+    let config = HttpsParentConfig {
+        listen: any_port(),
+        server,
+        children: Children::nodes_of(me.identity.id.clone()),
+        desk: Some(desk),
+        issuer: None,
+    };
+    let zone = HttpsParent::start(config, Parent::new(1), Calls::new()).await.unwrap();
+    let (token, record) = EnrollToken::make(issuer.fingerprint(), Kind::Node, None, later());
+    nodes.add(record).await.unwrap();
+    let node = enroll(&format!("https://{}", zone.address()), &token, &name("node-1")).await.unwrap();
+    assert_eq!(node.identity.parent.as_deref(), Some(me.identity.id.as_str()));
+
+    // The zone cannot have a certificate for another zone, or for another zone's node.
+    for other in [Identity::new(Kind::Zone, "z-9"), Identity::new(Kind::Node, "n-9").under("z-9")] {
+        let error = certify(&*issuer, other, Vec::new()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Forbidden);
+    }
+}
