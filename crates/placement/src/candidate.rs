@@ -1,0 +1,54 @@
+//! A child that may hold instances: a node, or a zone that looks like one.
+
+use std::collections::BTreeMap;
+
+use model::{Arch, ChildId, Facts, GpuDevice, Name, Resources, RuntimeKind};
+
+/// What a child offers. `capacity` and `gpus` are what there is when nothing of ours is placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    pub id: ChildId,
+    pub name: Name,
+    pub archs: Vec<Arch>,
+    pub runtimes: Vec<RuntimeKind>,
+    /// Label values; an aggregate may hold several values of one label.
+    pub labels: BTreeMap<String, Vec<String>>,
+    pub capacity: Resources,
+    /// For an aggregate: the largest free amount of each resource on any one node.
+    pub largest: Option<Resources>,
+    pub gpus: Vec<GpuDevice>,
+    pub cordoned: bool,
+}
+
+impl Candidate {
+    /// A candidate of the host's architecture that runs containers, without labels or GPUs.
+    pub fn new(id: ChildId, name: Name, capacity: Resources) -> Self {
+        Self {
+            id,
+            name,
+            archs: vec![Arch::HOST],
+            runtimes: vec![RuntimeKind::Container],
+            labels: BTreeMap::new(),
+            capacity,
+            largest: None,
+            gpus: Vec::new(),
+            cordoned: false,
+        }
+    }
+}
+
+impl From<(ChildId, &Facts)> for Candidate {
+    fn from((id, facts): (ChildId, &Facts)) -> Self {
+        Self {
+            id,
+            name: facts.name.clone(),
+            archs: facts.archs.clone(),
+            runtimes: facts.runtimes.clone(),
+            labels: facts.labels.clone(),
+            capacity: facts.capacity,
+            largest: facts.largest,
+            gpus: facts.gpus.clone(),
+            cordoned: facts.cordoned,
+        }
+    }
+}
