@@ -1,0 +1,102 @@
+//! The child half: what the parent last said, and what to tell it.
+
+use model::exchange::Revision;
+use model::{Assignment, Desired, Facts, InstanceId, Observed, ObservedInstance, RevisionedSet};
+
+use crate::inbox::{Changed, Inbox, Refused};
+use crate::outbox::Outbox;
+
+#[derive(Debug)]
+pub struct Child {
+    desired: Inbox<Assignment>,
+    observed: Outbox<ObservedInstance>,
+    facts: Facts,
+    /// The facts that the parent was last told.
+    facts_told: Option<Facts>,
+}
+
+impl Child {
+    /// `kept` is the desired set from the ledger; `epoch` is larger than in every earlier life.
+    pub fn new(epoch: u64, facts: Facts, kept: Inbox<Assignment>) -> Self {
+        Self { desired: kept, observed: Outbox::new(epoch), facts, facts_told: None }
+    }
+
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    pub fn facts_set(&mut self, facts: Facts) {
+        self.facts = facts;
+    }
+
+    /// What to tell the parent that we have.
+    pub fn have(&self) -> Option<Revision> {
+        self.desired.have()
+    }
+
+    pub fn assignments(&self) -> impl Iterator<Item = &Assignment> {
+        self.desired.iter()
+    }
+
+    pub fn assignment(&self, id: &InstanceId) -> Option<&Assignment> {
+        self.desired.get(id)
+    }
+
+    /// Takes a desired set. When it cannot be applied the whole one is asked for next.
+    pub fn desired(&mut self, set: Desired) -> Result<Changed, Refused> {
+        let taken = self.desired.apply(set);
+        if taken == Err(Refused::NeedWhole) {
+            self.desired.ask_whole();
+        }
+        taken
+    }
+
+    /// Goes back to what the ledger has, because the latest set could not be kept; it is asked for again.
+    pub fn desired_restore(&mut self, kept: Inbox<Assignment>) {
+        self.desired = kept;
+    }
+
+    /// Notes how an instance is; says whether that is news.
+    pub fn observe(&mut self, instance: ObservedInstance) -> bool {
+        self.observed.upsert(instance)
+    }
+
+    pub fn forget(&mut self, id: &InstanceId) -> bool {
+        self.observed.remove(id)
+    }
+
+    pub fn observed_get(&self, id: &InstanceId) -> Option<&ObservedInstance> {
+        self.observed.get(id)
+    }
+
+    pub fn observed_ids(&self) -> Vec<InstanceId> {
+        self.observed.iter().map(|instance| instance.id.clone()).collect()
+    }
+
+    /// What to send to a parent that acknowledged `acked`; nothing when it knows everything.
+    pub fn report(&self, acked: Option<Revision>) -> Option<Observed> {
+        match self.observed.since(acked) {
+            Some(set) => Some(Observed { facts: self.facts.clone(), set }),
+            None if self.facts_told.as_ref() == Some(&self.facts) => None,
+            None => {
+                let at = self.observed.at();
+                let set = RevisionedSet { base: Some(at), at, upserts: Vec::new(), removes: Vec::new() };
+                Some(Observed { facts: self.facts.clone(), set })
+            }
+        }
+    }
+
+    /// The whole of it, for a transport that keeps only the last message.
+    pub fn report_whole(&self) -> Observed {
+        Observed { facts: self.facts.clone(), set: self.observed.whole() }
+    }
+
+    /// Notes what the parent was told, once it acknowledged.
+    pub fn told(&mut self, facts: Facts) {
+        self.facts_told = Some(facts);
+    }
+
+    pub fn at(&self) -> Revision {
+        self.observed.at()
+    }
+}

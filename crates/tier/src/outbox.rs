@@ -1,0 +1,129 @@
+//! The sending half of a replicated map.
+
+use std::collections::BTreeMap;
+
+use model::exchange::Revision;
+use model::{InstanceId, RevisionedSet};
+
+use crate::Keyed;
+
+/// Removals remembered for differences; past that a slow reader gets the whole map.
+const TOMBSTONES_MAX: usize = 65_536;
+
+/// A map that can say what changed since a revision.
+#[derive(Debug, Clone)]
+pub struct Outbox<T> {
+    epoch: u64,
+    rev: u64,
+    /// A reader behind this revision needs the whole map.
+    floor: u64,
+    items: BTreeMap<InstanceId, (u64, T)>,
+    /// Which key changed at which revision; a key stands here once, at its latest.
+    log: BTreeMap<u64, InstanceId>,
+    tombstones: BTreeMap<InstanceId, u64>,
+    /// The tombstones by age.
+    graves: BTreeMap<u64, InstanceId>,
+}
+
+impl<T: Keyed> Outbox<T> {
+    /// `epoch` must be larger than that of every earlier life of this map.
+    pub fn new(epoch: u64) -> Self {
+        Self {
+            epoch,
+            rev: 0,
+            floor: 0,
+            items: BTreeMap::new(),
+            log: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+            graves: BTreeMap::new(),
+        }
+    }
+
+    pub fn at(&self) -> Revision {
+        Revision { epoch: self.epoch, rev: self.rev }
+    }
+
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub fn get(&self, key: &InstanceId) -> Option<&T> {
+        self.items.get(key).map(|(_, item)| item)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.values().map(|(_, item)| item)
+    }
+
+    /// Puts an item in; says whether that changed anything.
+    pub fn upsert(&mut self, item: T) -> bool {
+        let key = item.key().clone();
+        if self.items.get(&key).is_some_and(|(_, old)| *old == item) {
+            return false;
+        }
+        if let Some(rev) = self.tombstones.remove(&key) {
+            self.log.remove(&rev);
+            self.graves.remove(&rev);
+        }
+        self.rev += 1;
+        if let Some((old, _)) = self.items.insert(key.clone(), (self.rev, item)) {
+            self.log.remove(&old);
+        }
+        self.log.insert(self.rev, key);
+        true
+    }
+
+    pub fn remove(&mut self, key: &InstanceId) -> bool {
+        let Some((old, _)) = self.items.remove(key) else { return false };
+        self.log.remove(&old);
+        self.rev += 1;
+        self.log.insert(self.rev, key.clone());
+        self.tombstones.insert(key.clone(), self.rev);
+        self.graves.insert(self.rev, key.clone());
+        self.forget_old_tombstones();
+        true
+    }
+
+    fn forget_old_tombstones(&mut self) {
+        if self.tombstones.len() <= TOMBSTONES_MAX {
+            return;
+        }
+        if let Some((rev, key)) = self.graves.pop_first() {
+            self.log.remove(&rev);
+            self.tombstones.remove(&key);
+            self.floor = rev;
+        }
+    }
+
+    /// What a reader that has `have` is missing; nothing when it has everything.
+    pub fn since(&self, have: Option<Revision>) -> Option<RevisionedSet<T>> {
+        match have {
+            Some(have) if have == self.at() => None,
+            Some(have) if have.epoch == self.epoch && have.rev >= self.floor && have.rev < self.rev => {
+                Some(self.difference(have))
+            }
+            _ => Some(self.whole()),
+        }
+    }
+
+    pub fn whole(&self) -> RevisionedSet<T> {
+        let upserts = self.log.values().filter_map(|key| self.get(key).cloned()).collect();
+        RevisionedSet { base: None, at: self.at(), upserts, removes: Vec::new() }
+    }
+
+    fn difference(&self, base: Revision) -> RevisionedSet<T> {
+        let mut set =
+            RevisionedSet { base: Some(base), at: self.at(), upserts: Vec::new(), removes: Vec::new() };
+        for key in self.log.range(base.rev + 1..).map(|(_, key)| key) {
+            match self.get(key) {
+                Some(item) => set.upserts.push(item.clone()),
+                None => set.removes.push(key.clone()),
+            }
+        }
+        set
+    }
+}

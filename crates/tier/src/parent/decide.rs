@@ -1,0 +1,137 @@
+//! Placing what waits. Deciding does no I/O: decisions are data that the owner
+//! commits, and then confirms or rejects.
+
+use model::{
+    ChildId, Explanation, Generation, InstanceId, ObservedInstance, Outcome, Phase, Timestamp, Verdict,
+};
+
+use super::{Parent, Place, want_of};
+
+/// Fleets up to this size are explained candidate by candidate with every decision.
+const EXPLAIN_FLEET_MAX: usize = 256;
+
+#[derive(Debug, Clone)]
+pub struct Decision {
+    pub id: InstanceId,
+    /// Where to; nothing when no child fits.
+    pub place: Option<Place>,
+    pub explanation: Explanation,
+}
+
+impl Parent {
+    /// Whether anything waits for a decision.
+    pub fn undecided(&self, now: Timestamp) -> bool {
+        !self.waiting.is_empty() || self.stuck_until.is_some_and(|until| now >= until)
+    }
+
+    /// Decides about at most `most` waiting instances. Room is reserved at
+    /// once, so that one decision sees those before it.
+    pub fn decide(&mut self, now: Timestamp, most: usize) -> Vec<Decision> {
+        if self.stuck_until.is_some_and(|until| now >= until) {
+            self.unstick();
+        }
+        let mut decisions = Vec::new();
+        while decisions.len() < most {
+            let Some(id) = self.waiting.pop_first() else { break };
+            if let Some(decision) = self.decide_one(&id, now) {
+                decisions.push(decision);
+            }
+        }
+        decisions
+    }
+
+    fn decide_one(&mut self, id: &InstanceId, now: Timestamp) -> Option<Decision> {
+        let held = self.wants.get_mut(id)?;
+        held.avoid.retain(|(_, until)| now < *until);
+        let want = want_of(&held.assignment, &held.avoid);
+        let chosen = self.fleet.place(&want);
+        let explanation = match &chosen {
+            Ok(choice) if self.fleet.len() > EXPLAIN_FLEET_MAX => {
+                self.explain_briefly(&choice.child, choice.score, now)
+            }
+            _ => self.fleet.explain(&want, &self.config.by, now),
+        };
+        let place = match chosen {
+            Ok(choice) => {
+                self.fleet.hold(&want, &choice.child, &choice.gpus);
+                let held = self.wants.get_mut(id)?;
+                held.deciding = true;
+                Some(Place {
+                    child: choice.child,
+                    generation: held.generation_next(self.config.children_are_zones),
+                })
+            }
+            Err(_) => {
+                let until = self.wants.get(id)?.avoid.iter().map(|(_, until)| *until).min();
+                self.stuck_until = [self.stuck_until, until].into_iter().flatten().min();
+                self.stuck.insert(id.clone());
+                None
+            }
+        };
+        let held = self.wants.get_mut(id)?;
+        let same =
+            |old: &Explanation| old.chosen == explanation.chosen && old.verdicts == explanation.verdicts;
+        if place.is_none() && held.explanation.as_ref().is_some_and(same) {
+            return None;
+        }
+        held.explanation = Some(explanation.clone());
+        Some(Decision { id: id.clone(), place, explanation })
+    }
+
+    fn explain_briefly(&self, child: &ChildId, score: i64, now: Timestamp) -> Explanation {
+        let name = self.child_name(child);
+        let others = model::explain::OthersByReason {
+            reason: "not better than the chosen one".to_owned(),
+            count: self.fleet.len() as u64 - 1,
+        };
+        Explanation {
+            at: now,
+            by: self.config.by.clone(),
+            chosen: Some(name.clone()),
+            verdicts: vec![Verdict { candidate: name, outcome: Outcome::Chosen { score } }],
+            others: vec![others],
+        }
+    }
+
+    /// The decision is kept on disk: tell the child.
+    pub fn confirm(&mut self, decision: &Decision) {
+        let Some(place) = &decision.place else { return };
+        let Some(held) = self.wants.get_mut(&decision.id) else {
+            self.fleet.release(&decision.id);
+            return;
+        };
+        held.deciding = false;
+        self.fleet.release(&decision.id);
+        let id = decision.id.clone();
+        if held.assignment.run == model::Run::Gone {
+            self.settle(&id);
+            return;
+        }
+        let generation = place.generation;
+        held.seen = Some(ObservedInstance::new(id.clone(), generation, Phase::Placed));
+        self.put(&id, place.clone());
+    }
+
+    /// The decision could not be kept: decide again.
+    pub fn reject(&mut self, decision: &Decision) {
+        self.fleet.release(&decision.id);
+        if let Some(held) = self.wants.get_mut(&decision.id) {
+            held.deciding = false;
+            self.settle(&decision.id.clone());
+        }
+    }
+}
+
+impl super::Held {
+    /// Root counts the major number, a zone the minor one under root's.
+    fn generation_next(&self, major: bool) -> Generation {
+        if major {
+            return Generation { major: self.last.major + 1, minor: 0 };
+        }
+        let above = self.assignment.generation.major;
+        match self.last.major == above {
+            true => Generation { major: above, minor: self.last.minor + 1 },
+            false => Generation { major: above, minor: 1 },
+        }
+    }
+}

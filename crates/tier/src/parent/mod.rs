@@ -1,0 +1,295 @@
+//! The parent half: children with their leases, what is wanted, where it is
+//! placed, and what is known of it.
+//!
+//! One wanted instance moves like this; every arrow is a method here.
+//!
+//! ```text
+//!   want ─▶ waiting ── decide ─▶ deciding ── confirm ─▶ placed ── folded observations
+//!             ▲  ▲                   │ reject              │
+//!             │  └───────────────────┘                     │
+//!             └──────────── child lost, or it refused ─────┘
+//!   unwant: dropped everywhere; the child drops it because it is no longer desired
+//! ```
+
+mod children;
+mod decide;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::exchange::Revision;
+use model::{
+    Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, ObservedInstance, Run,
+    Timestamp,
+};
+use placement::{Fleet, Level, Policy, Want};
+
+use crate::inbox::Inbox;
+use crate::outbox::Outbox;
+
+pub use children::Fold;
+pub use decide::Decision;
+pub use report::ChildStatus;
+
+#[derive(Debug, Clone)]
+pub struct ParentConfig {
+    /// Who decides, for explanations: `root`, or the zone's name.
+    pub by: String,
+    /// Larger than in every earlier life of this parent.
+    pub epoch: u64,
+    pub policy: Policy,
+    /// A child that was not heard for so long is lost.
+    pub lease_ms: i64,
+    /// A child whose connection ended is lost after so long, if that is sooner.
+    pub gone_grace_ms: i64,
+    /// A child that refused an instance is not asked again for so long.
+    pub avoid_ms: i64,
+    /// Whether the zone constraint speaks of this parent's children.
+    pub children_are_zones: bool,
+}
+
+/// Where an instance is, and which decision put it there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub child: ChildId,
+    pub generation: Generation,
+}
+
+/// One wanted instance.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// As it came from above, with the generation of above.
+    pub assignment: Assignment,
+    pub place: Option<Place>,
+    /// The newest generation ever given, so that the next one is newer.
+    pub last: Generation,
+    pub seen: Option<ObservedInstance>,
+    /// Children that refused it, and until when they are not asked.
+    pub avoid: Vec<(ChildId, Timestamp)>,
+    pub explanation: Option<Explanation>,
+    pub deciding: bool,
+    pub gone: bool,
+}
+
+pub(crate) struct ChildState {
+    pub facts: Option<Facts>,
+    pub alive: bool,
+    /// When it counts as lost, unless it is heard before.
+    pub deadline: Timestamp,
+    pub last_seen: Timestamp,
+    pub outbox: Outbox<Assignment>,
+    pub inbox: Inbox<ObservedInstance>,
+    pub cordoned: bool,
+}
+
+pub struct Parent {
+    pub(crate) config: ParentConfig,
+    pub(crate) fleet: Fleet,
+    pub(crate) children: BTreeMap<ChildId, ChildState>,
+    pub(crate) wants: BTreeMap<InstanceId, Held>,
+    /// To be decided at the next chance, in order of id.
+    pub(crate) waiting: BTreeSet<InstanceId>,
+    /// No child fits; tried again when the fleet changes or an avoided child may be asked again.
+    pub(crate) stuck: BTreeSet<InstanceId>,
+    pub(crate) stuck_until: Option<Timestamp>,
+    pub(crate) placed_count: BTreeMap<ChildId, u64>,
+    /// Children whose desired set changed since they were last asked for.
+    pub(crate) told: BTreeSet<ChildId>,
+}
+
+impl Parent {
+    pub fn new(config: ParentConfig) -> Self {
+        let level = if config.children_are_zones { Level::Zones } else { Level::Nodes };
+        let fleet = Fleet::new(level, config.policy);
+        Self {
+            config,
+            fleet,
+            children: BTreeMap::new(),
+            wants: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            stuck: BTreeSet::new(),
+            stuck_until: None,
+            placed_count: BTreeMap::new(),
+            told: BTreeSet::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.wants.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.wants.is_empty()
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = &InstanceId> {
+        self.wants.keys()
+    }
+
+    pub fn wanted(&self, id: &InstanceId) -> bool {
+        self.wants.contains_key(id)
+    }
+
+    pub fn place_of(&self, id: &InstanceId) -> Option<&Place> {
+        self.wants.get(id)?.place.as_ref()
+    }
+
+    /// Says what should be held. What is placed already stays where it is and its child is told the change.
+    pub fn want(&mut self, assignment: Assignment) {
+        let id = assignment.id.clone();
+        match self.wants.get_mut(&id) {
+            Some(held) if held.assignment == assignment => return,
+            Some(held) => held.assignment = assignment,
+            None => {
+                let held = Held {
+                    last: Generation { major: assignment.generation.major, minor: 0 },
+                    assignment,
+                    place: None,
+                    seen: None,
+                    avoid: Vec::new(),
+                    explanation: None,
+                    deciding: false,
+                    gone: false,
+                };
+                self.wants.insert(id.clone(), held);
+            }
+        }
+        self.settle(&id);
+    }
+
+    /// Puts back a wanted instance with its place, as it was kept on disk.
+    pub fn restore(&mut self, assignment: Assignment, place: Option<Place>, last: Generation) {
+        let id = assignment.id.clone();
+        self.want(assignment);
+        let Some(held) = self.wants.get_mut(&id) else { return };
+        held.last = last;
+        if let Some(place) = place {
+            self.put(&id, place);
+        }
+    }
+
+    /// Puts back what was last known of an instance.
+    pub fn restore_seen(&mut self, seen: ObservedInstance) {
+        if let Some(held) = self.wants.get_mut(&seen.id) {
+            held.seen = Some(seen);
+        }
+    }
+
+    /// It is no longer wanted, wherever it is.
+    pub fn unwant(&mut self, id: &InstanceId) {
+        self.unplace(id);
+        self.waiting.remove(id);
+        self.stuck.remove(id);
+        self.wants.remove(id);
+    }
+
+    /// Decides what a changed want means: forward it, queue it, or call it gone.
+    fn settle(&mut self, id: &InstanceId) {
+        let Some(held) = self.wants.get_mut(id) else { return };
+        match (&held.place, held.assignment.run) {
+            (Some(_), _) => self.tell_child(id),
+            (None, Run::Gone) => {
+                held.gone = true;
+                self.waiting.remove(id);
+                self.stuck.remove(id);
+            }
+            (None, Run::Stopped) => {
+                self.waiting.remove(id);
+                self.stuck.remove(id);
+            }
+            (None, Run::Running) if !held.deciding => {
+                self.stuck.remove(id);
+                self.waiting.insert(id.clone());
+            }
+            (None, Run::Running) => {}
+        }
+    }
+
+    /// Sends the assignment to the child that holds it, under the generation of its place.
+    fn tell_child(&mut self, id: &InstanceId) {
+        let Some(held) = self.wants.get_mut(id) else { return };
+        let Some(place) = held.place.as_mut() else { return };
+        // A newer decision above, with the same child chosen here, is the same place under a newer name.
+        if held.assignment.generation.major > place.generation.major {
+            place.generation = Generation { major: held.assignment.generation.major, minor: 0 };
+            held.last = held.last.max(place.generation);
+        }
+        let mut assignment = held.assignment.clone();
+        assignment.generation = place.generation;
+        let child = place.child.clone();
+        if let Some(state) = self.children.get_mut(&child)
+            && state.outbox.upsert(assignment)
+        {
+            self.told.insert(child);
+        }
+    }
+
+    pub(crate) fn put(&mut self, id: &InstanceId, place: Place) {
+        let Some(held) = self.wants.get_mut(id) else { return };
+        held.last = held.last.max(place.generation);
+        let want = want_of(&held.assignment, &held.avoid);
+        *self.placed_count.entry(place.child.clone()).or_default() += 1;
+        self.occupy(&want, &place.child);
+        if let Some(held) = self.wants.get_mut(id) {
+            held.place = Some(place);
+            held.deciding = false;
+        }
+        self.waiting.remove(id);
+        self.stuck.remove(id);
+        self.tell_child(id);
+    }
+
+    /// What runs already is counted even where it no longer fits: facts may shrink.
+    pub(crate) fn occupy(&mut self, want: &Want, child: &ChildId) {
+        if self.fleet.reserve(want, child).is_err() {
+            self.fleet.hold(want, child, &[]);
+        }
+    }
+
+    /// Takes the instance off its child and gives its room back.
+    pub(crate) fn unplace(&mut self, id: &InstanceId) -> Option<Place> {
+        let held = self.wants.get_mut(id)?;
+        if held.deciding {
+            held.deciding = false;
+            self.fleet.release(id);
+        }
+        let place = held.place.take()?;
+        self.fleet.release(id);
+        if let Some(count) = self.placed_count.get_mut(&place.child) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(state) = self.children.get_mut(&place.child)
+            && state.outbox.remove(id)
+        {
+            self.told.insert(place.child.clone());
+        }
+        self.unstick();
+        Some(place)
+    }
+
+    /// Something changed in the fleet: what found no place may find one now.
+    pub(crate) fn unstick(&mut self) {
+        self.waiting.append(&mut self.stuck);
+        self.stuck_until = None;
+    }
+
+    /// The children whose desired set changed since the last call.
+    pub fn told_take(&mut self) -> BTreeSet<ChildId> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// What a child that has `have` should be told; nothing when it has everything.
+    pub fn desired(&self, child: &ChildId, have: Option<Revision>) -> Option<Desired> {
+        self.children.get(child)?.outbox.since(have)
+    }
+
+    pub fn desired_whole(&self, child: &ChildId) -> Option<Desired> {
+        Some(self.children.get(child)?.outbox.whole())
+    }
+}
+
+pub(crate) fn want_of(assignment: &Assignment, avoid: &[(ChildId, Timestamp)]) -> Want {
+    let mut want = Want::from(assignment);
+    want.avoid = avoid.iter().map(|(child, _)| child.clone()).collect();
+    want
+}

@@ -1,0 +1,175 @@
+//! What a parent can say: of one instance, of its children, and of itself as one large child.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::exchange::NodeReport;
+use model::resources::GPU_WHOLE_MILLI;
+use model::{
+    ChildId, Explanation, Facts, GpuDevice, InstanceId, Name, ObservedInstance, Phase, Resources, Run,
+    Timestamp,
+};
+
+use super::Parent;
+
+/// GPUs listed one by one in an aggregate; a parent only needs to know whether an ask can fit.
+const AGGREGATE_GPUS_MAX: usize = 64;
+const AGGREGATE_LABEL_VALUES_MAX: usize = 64;
+
+/// A child as its parent sees it.
+pub type ChildStatus = NodeReport;
+
+impl Parent {
+    pub(crate) fn child_name(&self, child: &ChildId) -> String {
+        match self.children.get(child).and_then(|state| state.facts.as_ref()) {
+            Some(facts) => facts.name.to_string(),
+            None => child.to_string(),
+        }
+    }
+
+    pub fn explanation(&self, id: &InstanceId) -> Option<&Explanation> {
+        self.wants.get(id)?.explanation.as_ref()
+    }
+
+    /// Whether a wanted removal is done everywhere.
+    pub fn gone(&self, id: &InstanceId) -> bool {
+        self.wants.get(id).is_none_or(|held| held.gone)
+    }
+
+    /// How an instance is, under the generation that came from above. Nothing when there is no news of it yet.
+    pub fn view(&self, id: &InstanceId) -> Option<ObservedInstance> {
+        let held = self.wants.get(id)?;
+        let mut view = match (&held.seen, &held.place) {
+            (Some(seen), _) => seen.clone(),
+            (None, Some(_)) => return None,
+            // A zone that has not decided yet has nothing to tell; root knows that it waits.
+            (None, None) if self.undecided_yet(held) => return None,
+            (None, None) => ObservedInstance::new(id.clone(), held.last, Phase::Pending),
+        };
+        // Numbers of events start again on every new place; the place's own number goes in front of them.
+        if !self.config.children_are_zones {
+            let place = view.generation.minor << 32;
+            view.events.iter_mut().for_each(|event| event.seq += place);
+        }
+        view.generation = held.assignment.generation;
+        // Root keeps its own reasons beside the zone's; a zone sends its reasons up with the view.
+        if !self.config.children_are_zones {
+            view.explanation = held.explanation.clone();
+        }
+        if held.gone {
+            view.phase = Phase::Gone;
+        } else if held.place.is_none() {
+            view.phase = if held.assignment.run == Run::Stopped { Phase::Stopped } else { Phase::Pending };
+            // Events and exit codes of the old place stay in the history; what is shown is the present.
+            view.node = None;
+            view.address = None;
+        }
+        Some(view)
+    }
+
+    fn undecided_yet(&self, held: &super::Held) -> bool {
+        !self.config.children_are_zones
+            && !held.gone
+            && held.assignment.run == Run::Running
+            && !self.stuck.contains(&held.assignment.id)
+    }
+
+    pub fn stuck(&self, id: &InstanceId) -> bool {
+        self.stuck.contains(id)
+    }
+
+    pub fn child_of(&self, id: &InstanceId) -> Option<&ChildId> {
+        Some(&self.wants.get(id)?.place.as_ref()?.child)
+    }
+
+    pub fn child_alive(&self, child: &ChildId) -> bool {
+        self.children.get(child).is_some_and(|state| state.alive)
+    }
+
+    pub fn child_by_name(&self, name: &str) -> Option<ChildId> {
+        let named = |facts: &Facts| facts.name.as_str() == name;
+        let found = self
+            .children
+            .iter()
+            .find(|(id, state)| id.as_str() == name || state.facts.as_ref().is_some_and(named));
+        found.map(|(id, _)| id.clone())
+    }
+
+    pub fn child_ids(&self) -> impl Iterator<Item = &ChildId> {
+        self.children.keys()
+    }
+
+    /// All children that have said who they are.
+    pub fn reports(&self) -> Vec<ChildStatus> {
+        let report = |(id, state): (&ChildId, &super::ChildState)| {
+            let mut facts = state.facts.clone()?;
+            facts.cordoned |= state.cordoned;
+            Some(NodeReport {
+                id: id.to_string(),
+                facts,
+                alive: state.alive,
+                last_seen: state.last_seen,
+                reserved: self.fleet.reserved(id),
+                instances: self.placed_count.get(id).copied().unwrap_or(0),
+            })
+        };
+        self.children.iter().filter_map(report).collect()
+    }
+
+    /// This parent as if it were one large child: sums, unions and the largest free slots, and no names of its own children.
+    pub fn aggregate(&self, name: Name, version: &str) -> Facts {
+        let mut total = Facts {
+            name,
+            version: version.to_owned(),
+            nodes: 0,
+            archs: Vec::new(),
+            runtimes: Vec::new(),
+            labels: BTreeMap::new(),
+            capacity: Resources::ZERO,
+            largest: None,
+            gpus: Vec::new(),
+            cordoned: false,
+        };
+        let mut labels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let (mut archs, mut runtimes) = (BTreeSet::new(), BTreeSet::new());
+        let mut open = false;
+        for (id, state) in &self.children {
+            let Some(facts) = state.facts.as_ref().filter(|_| state.alive) else { continue };
+            total.nodes += facts.nodes;
+            total.capacity = total.capacity.plus(facts.capacity);
+            if state.cordoned || facts.cordoned {
+                continue;
+            }
+            open = true;
+            archs.extend(facts.archs.iter().copied());
+            runtimes.extend(facts.runtimes.iter().copied());
+            for (key, values) in &facts.labels {
+                labels.entry(key.clone()).or_default().extend(values.iter().cloned());
+            }
+            let free = self.fleet.free(id);
+            total.largest = Some(total.largest.unwrap_or(Resources::ZERO).max(free));
+            total.gpus.extend(facts.gpus.iter().cloned());
+        }
+        total.cordoned = total.nodes > 0 && !open;
+        total.archs = archs.into_iter().collect();
+        total.runtimes = runtimes.into_iter().collect();
+        total.labels = labels
+            .into_iter()
+            .map(|(k, v)| (k, v.into_iter().take(AGGREGATE_LABEL_VALUES_MAX).collect()))
+            .collect();
+        total.gpus = gpus_bounded(total.gpus);
+        total.largest = Some(total.largest.unwrap_or(Resources::ZERO));
+        total
+    }
+
+    /// When anything was last heard of a child.
+    pub fn child_last_seen(&self, child: &ChildId) -> Option<Timestamp> {
+        Some(self.children.get(child)?.last_seen)
+    }
+}
+
+/// Whole devices first: they fit every ask.
+fn gpus_bounded(mut gpus: Vec<GpuDevice>) -> Vec<GpuDevice> {
+    gpus.sort_by(|a, b| b.free_milli.min(GPU_WHOLE_MILLI).cmp(&a.free_milli).then(a.model.cmp(&b.model)));
+    gpus.truncate(AGGREGATE_GPUS_MAX);
+    gpus
+}

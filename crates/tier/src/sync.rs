@@ -1,0 +1,107 @@
+//! The child's side of the exchange: take desired sets as they come, report
+//! what is as soon as it changes, answer what the parent asks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use link::{ByteStream, Down, Uplink};
+use model::exchange::{Ask, Call, Revision};
+use model::{Desired, Facts, Observed, Result};
+use tokio::sync::Semaphore;
+use work::Wake;
+
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// Questions answered at once; more wait.
+const ANSWERS_MAX: usize = 256;
+
+/// What the loop needs of whoever is the child: a zone or a node.
+pub trait ChildOwner: Send + Sync + 'static {
+    fn have(&self) -> Option<Revision>;
+    /// Keeps the set on disk and makes it known; an error means it was not taken.
+    fn take(&self, desired: Desired) -> BoxFuture<'_, Result<()>>;
+    /// What the parent, which acknowledged `acked`, does not know; the whole of it when `whole` is set.
+    fn report(&self, acked: Option<Revision>, whole: bool) -> Option<Observed>;
+    /// The parent acknowledged a report with these facts.
+    fn told(&self, facts: Facts);
+    /// Woken when there may be something to report.
+    fn news(&self) -> Wake;
+    fn answer(&self, ask: Ask, stream: ByteStream) -> BoxFuture<'static, ()>;
+}
+
+/// Runs until dropped.
+pub async fn run(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>) {
+    uplink.set_have(owner.have());
+    let resend = Arc::new(AtomicBool::new(false));
+    tokio::join!(receive(owner.clone(), uplink.clone(), resend.clone()), send(owner, uplink, resend));
+}
+
+async fn receive(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<AtomicBool>) {
+    let answers = Arc::new(Semaphore::new(ANSWERS_MAX));
+    let mut epoch = None;
+    loop {
+        match uplink.next().await {
+            Down::Desired(desired) => {
+                // A new life of the parent knows only what was kept before the last one ended.
+                if epoch.replace(desired.at.epoch) != Some(desired.at.epoch) {
+                    resend.store(true, Ordering::SeqCst);
+                    owner.news().wake();
+                }
+                if let Err(error) = owner.take(desired).await {
+                    tracing::warn!(%error, "a desired set was not taken");
+                    tokio::time::sleep(RETRY_FIRST).await;
+                }
+                uplink.set_have(owner.have());
+            }
+            Down::Call(call) => answer(&owner, &uplink, &answers, call),
+            Down::Up => {
+                // The other end may have lost what it knew of us.
+                resend.store(true, Ordering::SeqCst);
+                owner.news().wake();
+            }
+            Down::Lost => tracing::info!("the parent is out of reach; what runs goes on"),
+        }
+    }
+}
+
+fn answer(owner: &Arc<dyn ChildOwner>, uplink: &Arc<dyn Uplink>, answers: &Arc<Semaphore>, call: Call) {
+    let (owner, uplink, answers) = (owner.clone(), uplink.clone(), answers.clone());
+    tokio::spawn(async move {
+        let _permit = answers.acquire_owned().await;
+        match uplink.open_stream(&call.stream).await {
+            Ok(stream) => owner.answer(call.ask, stream).await,
+            Err(error) => tracing::warn!(%error, "a question of the parent could not be answered"),
+        }
+    });
+}
+
+async fn send(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<AtomicBool>) {
+    let whole = uplink.wants_whole();
+    let news = owner.news();
+    let mut acked = None;
+    let mut retry = RETRY_FIRST;
+    loop {
+        if resend.swap(false, Ordering::SeqCst) {
+            acked = None;
+        }
+        let Some(observed) = owner.report(acked, whole) else {
+            news.wait().await;
+            continue;
+        };
+        let facts = observed.facts.clone();
+        match uplink.push(observed).await {
+            Ok(ack) => {
+                acked = ack.have;
+                owner.told(facts);
+                retry = RETRY_FIRST;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the report did not get through");
+                tokio::time::sleep(retry).await;
+                retry = (retry * 2).min(RETRY_MAX);
+            }
+        }
+    }
+}

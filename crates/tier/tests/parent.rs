@@ -1,0 +1,241 @@
+//! A parent over children, step by step, on a clock that stands still.
+
+use std::collections::BTreeMap;
+
+use model::{
+    Arch, Assignment, Bytes, ChildId, Cpu, Facts, Generation, ImageId, ImageManifest, InstanceId,
+    InstanceSpec, Observed, ObservedInstance, Outcome, Phase, Platform, Resources, Run, RuntimeKind,
+    TenantId, Timestamp,
+};
+use placement::Policy;
+use tier::{Child, Inbox, Parent, ParentConfig};
+
+const START: Timestamp = Timestamp(1_000_000_000);
+const LEASE_MS: i64 = 10_000;
+const AVOID_MS: i64 = 5_000;
+
+fn parent() -> Parent {
+    Parent::new(ParentConfig {
+        by: "zone".to_owned(),
+        epoch: 1,
+        policy: Policy::Default,
+        lease_ms: LEASE_MS,
+        gone_grace_ms: LEASE_MS / 2,
+        avoid_ms: AVOID_MS,
+        children_are_zones: false,
+    })
+}
+
+fn facts(name: &str, cores: u64) -> Facts {
+    Facts {
+        name: name.parse().expect("a name"),
+        version: String::new(),
+        nodes: 1,
+        archs: vec![Arch::Amd64],
+        runtimes: vec![RuntimeKind::Container],
+        labels: BTreeMap::new(),
+        capacity: Resources { cpu: Cpu(cores * 1000), memory: Bytes::gib(8), disk: Bytes::gib(8) },
+        largest: None,
+        gpus: Vec::new(),
+        cordoned: false,
+    }
+}
+
+fn assignment(number: u128, run: Run) -> Assignment {
+    Assignment {
+        id: InstanceId::from_random(number),
+        tenant: TenantId::from_random(1),
+        name: format!("i-{number}").parse().expect("a name"),
+        generation: Generation { major: 1, minor: 0 },
+        run,
+        restart_count: 0,
+        spec: InstanceSpec { cpu: Cpu(1000), ..InstanceSpec::new("busybox") },
+        image: ImageManifest {
+            id: ImageId::from_random(1),
+            platform: Platform { arch: Arch::Amd64 },
+            layers: Vec::new(),
+            entrypoint: Vec::new(),
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            user: None,
+            workdir: None,
+        },
+    }
+}
+
+/// A child and its side of the exchange.
+struct Peer {
+    id: ChildId,
+    child: Child,
+}
+
+impl Peer {
+    fn join(parent: &mut Parent, name: &str, cores: u64) -> Self {
+        let id = ChildId::from(name);
+        parent.child_add(id.clone(), None, START);
+        let mut peer = Self { id, child: Child::new(1, facts(name, cores), Inbox::default()) };
+        peer.report(parent, START);
+        peer
+    }
+
+    fn report(&mut self, parent: &mut Parent, now: Timestamp) {
+        let observed: Observed = self.child.report_whole();
+        parent.observed(&self.id, observed, now);
+    }
+
+    /// Takes what it should hold and says that every instance is in `phase`.
+    fn follow(&mut self, parent: &mut Parent, phase: Phase, now: Timestamp) {
+        if let Some(desired) = parent.desired(&self.id, self.child.have()) {
+            self.child.desired(desired).expect("applies");
+        }
+        let held: Vec<_> = self.child.assignments().map(|a| (a.id.clone(), a.generation)).collect();
+        for (id, generation) in held {
+            self.child.observe(ObservedInstance::new(id, generation, phase));
+        }
+        self.report(parent, now);
+    }
+
+    fn holds(&self) -> usize {
+        self.child.assignments().count()
+    }
+}
+
+fn decide(parent: &mut Parent, now: Timestamp) {
+    for decision in parent.decide(now, 100) {
+        parent.confirm(&decision);
+    }
+}
+
+#[test]
+fn an_instance_is_placed_told_and_seen() {
+    let mut parent = parent();
+    let mut node = Peer::join(&mut parent, "n1", 4);
+    let wanted = assignment(1, Run::Running);
+    parent.want(wanted.clone());
+    decide(&mut parent, START);
+    assert!(parent.told_take().contains(&node.id));
+    node.follow(&mut parent, Phase::Running, START);
+    let view = parent.view(&wanted.id).expect("seen");
+    assert_eq!(view.phase, Phase::Running);
+    assert_eq!(view.generation, wanted.generation, "above, the generation of above is spoken");
+    let why = parent.explanation(&wanted.id).expect("explained");
+    assert!(matches!(why.verdicts[0].outcome, Outcome::Chosen { .. }));
+}
+
+#[test]
+fn what_a_lost_child_held_runs_elsewhere_under_a_newer_generation() {
+    let mut parent = parent();
+    let mut first = Peer::join(&mut parent, "n1", 4);
+    let wanted = assignment(1, Run::Running);
+    parent.want(wanted.clone());
+    decide(&mut parent, START);
+    first.follow(&mut parent, Phase::Running, START);
+    let old = parent.place_of(&wanted.id).expect("placed").generation;
+    let mut second = Peer::join(&mut parent, "n2", 4);
+
+    let later = START.plus_ms(LEASE_MS);
+    parent.heard(&second.id, later);
+    assert_eq!(parent.expire(later).changed, vec![wanted.id.clone()]);
+    decide(&mut parent, later);
+    second.follow(&mut parent, Phase::Running, later);
+    let place = parent.place_of(&wanted.id).expect("placed again").clone();
+    assert_eq!(place.child, second.id);
+    assert!(place.generation > old);
+
+    // The first comes back and still says it runs: it is not believed, and told to drop it.
+    let mut stale = ObservedInstance::new(wanted.id.clone(), old, Phase::Exited);
+    stale.message = Some("old news".to_owned());
+    first.child.observe(stale);
+    first.report(&mut parent, later);
+    assert_eq!(parent.view(&wanted.id).expect("seen").phase, Phase::Running);
+    first.follow(&mut parent, Phase::Running, later);
+    assert_eq!(first.holds(), 0);
+}
+
+#[test]
+fn a_child_that_refuses_is_not_asked_again_at_once() {
+    let mut parent = parent();
+    let mut only = Peer::join(&mut parent, "n1", 4);
+    let wanted = assignment(1, Run::Running);
+    parent.want(wanted.clone());
+    decide(&mut parent, START);
+    if let Some(desired) = parent.desired(&only.id, None) {
+        only.child.desired(desired).expect("applies");
+    }
+    let generation = parent.place_of(&wanted.id).expect("placed").generation;
+    let mut refusal = ObservedInstance::new(wanted.id.clone(), generation, Phase::Pending);
+    refusal.refused = true;
+    only.child.observe(refusal);
+    only.report(&mut parent, START);
+    assert!(parent.place_of(&wanted.id).is_none());
+    decide(&mut parent, START);
+    assert!(parent.place_of(&wanted.id).is_none(), "the one that refused is avoided");
+    let later = START.plus_ms(AVOID_MS);
+    assert!(parent.next_deadline().is_some_and(|deadline| deadline <= later));
+    parent.heard(&only.id, later);
+    decide(&mut parent, later);
+    assert!(parent.place_of(&wanted.id).expect("asked again").generation > generation);
+}
+
+#[test]
+fn what_does_not_fit_waits_until_there_is_room() {
+    let mut parent = parent();
+    let _small = Peer::join(&mut parent, "n1", 1);
+    let (first, second) = (assignment(1, Run::Running), assignment(2, Run::Running));
+    parent.want(first.clone());
+    parent.want(second.clone());
+    decide(&mut parent, START);
+    assert!(parent.place_of(&first.id).is_some());
+    assert!(parent.stuck(&second.id));
+    assert!(!parent.undecided(START), "nothing changed, so nothing is tried");
+    parent.unwant(&first.id);
+    decide(&mut parent, START);
+    assert!(parent.place_of(&second.id).is_some());
+}
+
+#[test]
+fn deletion_ends_when_the_holder_says_gone_or_there_is_none() {
+    let mut parent = parent();
+    let mut node = Peer::join(&mut parent, "n1", 4);
+    let wanted = assignment(1, Run::Running);
+    parent.want(wanted.clone());
+    decide(&mut parent, START);
+    node.follow(&mut parent, Phase::Running, START);
+    parent.want(Assignment { run: Run::Gone, ..wanted.clone() });
+    assert!(!parent.gone(&wanted.id));
+    node.follow(&mut parent, Phase::Gone, START);
+    assert!(parent.gone(&wanted.id));
+    assert_eq!(parent.view(&wanted.id).expect("seen").phase, Phase::Gone);
+
+    let never_placed = assignment(2, Run::Gone);
+    parent.want(never_placed.clone());
+    assert!(parent.gone(&never_placed.id));
+}
+
+#[test]
+fn a_short_absence_moves_nothing() {
+    let mut parent = parent();
+    let mut node = Peer::join(&mut parent, "n1", 4);
+    let wanted = assignment(1, Run::Running);
+    parent.want(wanted.clone());
+    decide(&mut parent, START);
+    node.follow(&mut parent, Phase::Running, START);
+    parent.link_lost(&node.id, START);
+    parent.heard(&node.id, START.plus_ms(LEASE_MS / 4));
+    assert!(parent.expire(START.plus_ms(LEASE_MS / 2)).changed.is_empty());
+    assert!(parent.place_of(&wanted.id).is_some());
+}
+
+#[test]
+fn the_aggregate_speaks_as_one_large_child_and_names_none() {
+    let mut parent = parent();
+    let _a = Peer::join(&mut parent, "n1", 4);
+    let _b = Peer::join(&mut parent, "n2", 2);
+    parent.want(assignment(1, Run::Running));
+    decide(&mut parent, START);
+    let whole = parent.aggregate("east".parse().expect("a name"), "1");
+    assert_eq!(whole.nodes, 2);
+    assert_eq!(whole.capacity.cpu, Cpu(6000));
+    assert_eq!(whole.largest.expect("a largest slot").cpu, Cpu(4000), "best fit took the smaller node");
+    assert!(!format!("{whole:?}").contains("n1"));
+}
