@@ -1,0 +1,144 @@
+//! A node on the real links: keeps the desired set, hands it to the engine,
+//! reports what the engine sees, and answers questions about its instances.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use link::ByteStream;
+use model::exchange::{Ask, Revision};
+use model::{Desired, Digest, Error, Facts, Observed, Result};
+use tier::inbox::Refused;
+use tier::ledger::Ledger;
+use tier::sync::ChildOwner;
+use tier::{Child, kept};
+use work::Wake;
+
+use crate::answer;
+use crate::engine::Engine;
+
+const LEDGER_FILE: &str = "ledger.redb";
+
+/// A handle; cheap to clone.
+#[derive(Clone)]
+pub struct NodeService(Arc<Inner>);
+
+struct Inner {
+    child: Mutex<Child>,
+    engine: Arc<Engine>,
+    ledger: Ledger,
+    /// Keeps desired sets in the order they came in.
+    taking: tokio::sync::Mutex<()>,
+    news: Wake,
+}
+
+impl NodeService {
+    /// Reads the ledger and sets the engine on what it says. [`NodeService::run`] sets it going.
+    pub fn open(data: &std::path::Path, facts: Facts, engine: Engine) -> Result<Self> {
+        std::fs::create_dir_all(data)?;
+        let ledger = Ledger::open(&data.join(LEDGER_FILE))?;
+        let epoch = ledger.epoch_next()?;
+        let child = Child::new(epoch, facts, kept::read(&ledger)?);
+        engine.apply(child.assignments().cloned().collect());
+        let inner = Inner {
+            child: Mutex::new(child),
+            engine: Arc::new(engine),
+            ledger,
+            taking: tokio::sync::Mutex::new(()),
+            news: Wake::new(),
+        };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The layers of all images that instances here are made from.
+    pub fn digests(&self) -> HashSet<Digest> {
+        let child = self.child();
+        child
+            .assignments()
+            .flat_map(|held| held.image.layers.iter().map(|layer| layer.digest.clone()))
+            .collect()
+    }
+
+    /// Follows the engine, until dropped.
+    pub async fn run(&self) {
+        let mut changed = self.0.engine.changed();
+        loop {
+            changed.borrow_and_update();
+            self.observe();
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn observe(&self) {
+        let observed = self.0.engine.observed();
+        let mut child = self.child();
+        let mut news = false;
+        for id in child.observed_ids() {
+            if !observed.iter().any(|instance| instance.id == id) {
+                news |= child.forget(&id);
+            }
+        }
+        for instance in observed {
+            news |= child.observe(instance);
+        }
+        drop(child);
+        if news {
+            self.0.news.wake();
+        }
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.0.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The set is on the disk before anything is done about it.
+    async fn desired_take(&self, desired: Desired) -> Result<()> {
+        let _in_order = self.0.taking.lock().await;
+        let writes = {
+            let mut child = self.child();
+            match child.desired(desired) {
+                Ok(changed) => kept::writes(&child, &changed),
+                Err(Refused::Past) => return Ok(()),
+                Err(Refused::NeedWhole) => return Err(Error::conflict("the whole desired set is needed")),
+            }
+        };
+        if let Err(error) = self.0.ledger.commit_async(writes).await {
+            self.child().desired_restore(kept::read(&self.0.ledger)?);
+            return Err(error);
+        }
+        let assignments = self.child().assignments().cloned().collect();
+        self.0.engine.apply(assignments);
+        Ok(())
+    }
+}
+
+impl ChildOwner for NodeService {
+    fn have(&self) -> Option<Revision> {
+        self.child().have()
+    }
+
+    fn take(&self, desired: Desired) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.desired_take(desired))
+    }
+
+    fn report(&self, acked: Option<Revision>, whole: bool) -> Option<Observed> {
+        let child = self.child();
+        let observed = child.report(acked)?;
+        Some(if whole { child.report_whole() } else { observed })
+    }
+
+    fn told(&self, facts: Facts) {
+        self.child().told(facts);
+    }
+
+    fn news(&self) -> Wake {
+        self.0.news.clone()
+    }
+
+    fn answer(&self, ask: Ask, stream: ByteStream) -> BoxFuture<'static, ()> {
+        let engine = self.0.engine.clone();
+        Box::pin(async move { answer::answer(&engine, ask, stream).await })
+    }
+}
