@@ -1,0 +1,303 @@
+//! A zone with no I/O: a child of root and a parent of nodes.
+//!
+//! The owner calls in with messages and the time. Whatever must survive is
+//! handed out as ledger writes, and takes effect towards the nodes only after
+//! the owner says it is kept.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use model::exchange::{Ack, NodeReport, Revision};
+use model::{
+    Assignment, ChildId, Desired, Digest, Facts, Generation, InstanceId, Name, Observed, ObservedInstance,
+    Outcome, Result, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use tier::inbox::Refused;
+use tier::kept::{self, ASSIGNMENT, DESIRED_AT};
+use tier::ledger::{Ledger, Write};
+use tier::{Child, Decision, Inbox, Parent, ParentConfig, Place};
+
+/// Decisions handed out at once, so that one ledger commit stays small.
+pub const DECISIONS_MAX: usize = 512;
+
+const PLACE: &str = "place/";
+const CORDON: &str = "cordon/";
+
+/// Where an instance was put, as the ledger keeps it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KeptPlace {
+    pub child: ChildId,
+    pub generation: Generation,
+}
+
+/// Everything the ledger holds for a zone.
+#[derive(Debug, Default)]
+pub struct Kept {
+    pub desired_at: Option<Revision>,
+    pub assignments: BTreeMap<InstanceId, Assignment>,
+    pub places: BTreeMap<InstanceId, KeptPlace>,
+    pub cordons: BTreeSet<ChildId>,
+}
+
+impl Kept {
+    pub fn read(ledger: &Ledger) -> Result<Self> {
+        let assignments = ledger
+            .list::<Assignment>(ASSIGNMENT)?
+            .into_iter()
+            .map(|(_, item)| (item.id.clone(), item))
+            .collect();
+        let mut places = BTreeMap::new();
+        for (id, place) in ledger.list::<KeptPlace>(PLACE)? {
+            places.insert(id.parse()?, place);
+        }
+        let cordons =
+            ledger.list::<bool>(CORDON)?.into_iter().map(|(id, _)| ChildId::from(id.as_str())).collect();
+        Ok(Self {
+            desired_at: ledger.get::<Option<Revision>>(DESIRED_AT)?.flatten(),
+            assignments,
+            places,
+            cordons,
+        })
+    }
+
+    /// Applies writes as the ledger would; for a simulated disk.
+    pub fn apply(&mut self, writes: &[Write]) {
+        for write in writes {
+            let value = write.value.as_deref();
+            if write.key == DESIRED_AT {
+                self.desired_at = value.and_then(parse::<Option<Revision>>);
+            } else if let Some(id) = write.key.strip_prefix(ASSIGNMENT) {
+                let id: InstanceId = id.parse().expect("ids in writes are ids");
+                self.assignments.remove(&id);
+                self.assignments.extend(value.map(|v| (id, parse::<Assignment>(v))));
+            } else if let Some(id) = write.key.strip_prefix(PLACE) {
+                let id: InstanceId = id.parse().expect("ids in writes are ids");
+                self.places.remove(&id);
+                self.places.extend(value.map(|v| (id, parse::<KeptPlace>(v))));
+            } else if let Some(id) = write.key.strip_prefix(CORDON) {
+                self.cordons.retain(|child| child.as_str() != id);
+                self.cordons.extend(value.map(|_| ChildId::from(id)));
+            }
+        }
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> T {
+    serde_json::from_slice(bytes).expect("what was written reads back")
+}
+
+/// What a step decided; to be kept, then confirmed with [`Core::committed`].
+#[derive(Debug, Default)]
+pub struct Step {
+    pub writes: Vec<Write>,
+    pub decisions: Vec<Decision>,
+}
+
+pub struct Core {
+    name: Name,
+    version: String,
+    child: Child,
+    parent: Parent,
+    touched: BTreeSet<InstanceId>,
+}
+
+impl Core {
+    pub fn new(name: Name, version: &str, config: ParentConfig, kept: Kept, now: Timestamp) -> Self {
+        let epoch = config.epoch;
+        let mut parent = Parent::new(config);
+        for place in kept.places.values() {
+            parent.child_add(place.child.clone(), None, now);
+        }
+        for node in &kept.cordons {
+            parent.child_add(node.clone(), None, now);
+            parent.cordon(node, true);
+        }
+        for assignment in kept.assignments.values() {
+            let place = kept.places.get(&assignment.id);
+            let last = place.map_or(assignment.generation, |place| place.generation);
+            let place = place.map(|p| Place { child: p.child.clone(), generation: p.generation });
+            parent.restore(assignment.clone(), place, last);
+        }
+        let facts = parent.aggregate(name.clone(), version);
+        let child = Child::new(epoch, facts, Inbox::restore(kept.desired_at, kept.assignments.into_values()));
+        Self { name, version: version.to_owned(), child, parent, touched: BTreeSet::new() }
+    }
+
+    // ---- towards root -------------------------------------------------
+
+    pub fn have(&self) -> Option<Revision> {
+        self.child.have()
+    }
+
+    /// Takes root's desired set and says what to keep of it.
+    pub fn desired(&mut self, set: Desired) -> Result<Vec<Write>, Refused> {
+        let changed = self.child.desired(set)?;
+        let mut writes = kept::writes(&self.child, &changed);
+        for id in changed.upserted {
+            let Some(assignment) = self.child.assignment(&id).cloned() else { continue };
+            self.parent.want(assignment);
+            self.touched.insert(id);
+        }
+        for id in changed.removed {
+            writes.push(Write::delete(format!("{PLACE}{id}")));
+            self.parent.unwant(&id);
+            self.child.forget(&id);
+            self.touched.remove(&id);
+        }
+        self.refresh();
+        Ok(writes)
+    }
+
+    /// The layers of all images that instances of this zone are made from.
+    pub fn digests(&self) -> HashSet<Digest> {
+        let layers = |held: &Assignment| {
+            held.image.layers.iter().map(|layer| layer.digest.clone()).collect::<Vec<_>>()
+        };
+        self.child.assignments().flat_map(layers).collect()
+    }
+
+    /// The latest set could not be kept: go back to what the ledger has, so that it is asked for again.
+    pub fn desired_restore(&mut self, kept: Inbox<Assignment>) {
+        self.child.desired_restore(kept);
+    }
+
+    /// What to tell root, which acknowledged `acked`.
+    pub fn report(&mut self, acked: Option<Revision>) -> Option<Observed> {
+        let facts = self.parent.aggregate(self.name.clone(), &self.version);
+        self.child.facts_set(facts);
+        self.child.report(acked)
+    }
+
+    pub fn told(&mut self, facts: Facts) {
+        self.child.told(facts);
+    }
+
+    /// Turns what is newly known of instances into what root is told.
+    fn refresh(&mut self) {
+        for id in std::mem::take(&mut self.touched) {
+            let Some(mut view) = self.parent.view(&id) else { continue };
+            if self.parent.stuck(&id) {
+                view.refused = true;
+                view.message = self.parent.explanation(&id).map(nowhere);
+            }
+            self.child.observe(view);
+        }
+    }
+
+    // ---- towards nodes ------------------------------------------------
+
+    pub fn node_heard(&mut self, node: &ChildId, now: Timestamp) {
+        self.parent.child_add(node.clone(), None, now);
+        self.parent.heard(node, now);
+    }
+
+    pub fn node_lost(&mut self, node: &ChildId, now: Timestamp) {
+        self.parent.link_lost(node, now);
+    }
+
+    pub fn node_observed(&mut self, node: &ChildId, observed: Observed, now: Timestamp) -> Ack {
+        self.parent.child_add(node.clone(), None, now);
+        let (ack, fold) = self.parent.observed(node, observed, now);
+        self.touched.extend(fold.changed);
+        self.refresh();
+        ack
+    }
+
+    pub fn node_desired(&self, node: &ChildId, have: Option<Revision>) -> Option<Desired> {
+        self.parent.desired(node, have)
+    }
+
+    pub fn node_desired_whole(&self, node: &ChildId) -> Option<Desired> {
+        self.parent.desired_whole(node)
+    }
+
+    pub fn node_cordon(&mut self, name: &str, cordoned: bool) -> Option<Vec<Write>> {
+        let node = self.parent.child_by_name(name)?;
+        self.parent.cordon(&node, cordoned);
+        let key = format!("{CORDON}{node}");
+        Some(vec![if cordoned { Write::put(key, &true) } else { Write::delete(key) }])
+    }
+
+    pub fn node_of(&self, id: &InstanceId) -> Option<ChildId> {
+        self.parent.child_of(id).cloned()
+    }
+
+    pub fn node_alive(&self, node: &ChildId) -> bool {
+        self.parent.child_alive(node)
+    }
+
+    pub fn nodes(&self) -> Vec<NodeReport> {
+        self.parent.reports()
+    }
+
+    /// The nodes whose desired set changed since the last call.
+    pub fn told_take(&mut self) -> BTreeSet<ChildId> {
+        self.parent.told_take()
+    }
+
+    // ---- time -----------------------------------------------------------
+
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.parent.next_deadline()
+    }
+
+    /// Lets leases lapse and places what waits.
+    pub fn step(&mut self, now: Timestamp) -> Step {
+        let fold = self.parent.expire(now);
+        self.touched.extend(fold.changed);
+        let decisions = self.parent.decide(now, DECISIONS_MAX);
+        let mut step = Step::default();
+        for decision in decisions {
+            match &decision.place {
+                Some(place) => {
+                    let kept = KeptPlace { child: place.child.clone(), generation: place.generation };
+                    step.writes.push(Write::put(format!("{PLACE}{}", decision.id), &kept));
+                    step.decisions.push(decision);
+                }
+                None => drop(self.touched.insert(decision.id)),
+            }
+        }
+        self.refresh();
+        step
+    }
+
+    /// The decisions are kept: the nodes may hear of them.
+    pub fn committed(&mut self, decisions: &[Decision]) {
+        for decision in decisions {
+            self.parent.confirm(decision);
+            self.touched.insert(decision.id.clone());
+        }
+        self.refresh();
+    }
+
+    /// The decisions could not be kept: they are made again later.
+    pub fn rejected(&mut self, decisions: &[Decision]) {
+        decisions.iter().for_each(|decision| self.parent.reject(decision));
+    }
+
+    /// Whether another step would do something at once.
+    pub fn undecided(&self, now: Timestamp) -> bool {
+        self.parent.undecided(now)
+    }
+
+    pub fn observed_get(&self, id: &InstanceId) -> Option<&ObservedInstance> {
+        self.child.observed_get(id)
+    }
+}
+
+/// Why no node fits, in one line.
+fn nowhere(explanation: &model::Explanation) -> String {
+    let mut reasons: Vec<String> = explanation
+        .verdicts
+        .iter()
+        .filter_map(|verdict| match &verdict.outcome {
+            Outcome::Rejected { reason } => Some(format!("{}: {reason}", verdict.candidate)),
+            _ => None,
+        })
+        .take(3)
+        .collect();
+    if reasons.is_empty() {
+        reasons.push("it has no node".to_owned());
+    }
+    format!("no node of {} fits ({})", explanation.by, reasons.join("; "))
+}

@@ -1,0 +1,48 @@
+//! The zone as the parent of its nodes on the link.
+
+use futures::future::BoxFuture;
+use link::{BlobSource, ParentHandler};
+use model::exchange::{Ack, Revision};
+use model::{ChildId, Desired, Digest, Observed, Result};
+
+use crate::service::{ZoneService, node_seen};
+
+impl ParentHandler for ZoneService {
+    fn observed(&self, child: &ChildId, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
+        let ack = self.core().node_observed(child, observed, self.now());
+        self.wake();
+        self.changed();
+        Box::pin(async move { Ok(ack) })
+    }
+
+    fn desired(&self, child: &ChildId, have: Option<Revision>) -> BoxFuture<'_, Result<Desired>> {
+        let child = child.clone();
+        Box::pin(async move {
+            let read = |child: &ChildId, have| self.core().node_desired(child, have);
+            Ok(self.doors().wait(&child, have, read).await)
+        })
+    }
+
+    fn link_state(&self, child: &ChildId, up: bool) {
+        node_seen(child, up);
+        let now = self.now();
+        match up {
+            true => self.core().node_heard(child, now),
+            false => self.core().node_lost(child, now),
+        }
+        self.wake();
+    }
+
+    fn heard(&self, child: &ChildId) {
+        let now = self.now();
+        self.core().node_heard(child, now);
+    }
+
+    fn blob(&self, _child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>> {
+        let digest = digest.clone();
+        Box::pin(async move {
+            let path = self.blobs().get(&digest).await?;
+            BlobSource::from_file(&path).await
+        })
+    }
+}
