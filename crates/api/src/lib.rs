@@ -1,1 +1,38 @@
+//! The public REST interface as types, and a typed client for it.
+//!
+//! This crate says what travels; `root` serves it. Requests refuse unknown
+//! fields, answers may grow new ones. Errors travel as problem details
+//! (RFC 9457) and come out of the client as [`model::Error`] again.
 
+pub mod client;
+pub mod event;
+pub mod exec;
+pub mod identity;
+pub mod image;
+pub mod instance;
+pub mod page;
+pub mod place;
+pub mod problem;
+
+pub use client::{
+    Client, ExecOptions, ExecReceiver, ExecSender, ExecStream, ListQuery, LogsOptions, Upload, WatchStream,
+};
+pub use event::{WatchEvent, WatchKind};
+pub use exec::ExecFrame;
+pub use identity::{
+    AccessKey, AccessKeyCreated, Login, LoginDone, PasswordChange, QuotaReport, Tenant, TenantCreate, Token,
+    TokenCreate, TokenCreated, Usage, User, UserCreate, UserUpdate, Whoami,
+};
+pub use image::{Image, ImagePull};
+pub use instance::{Instance, InstanceCreate, InstanceWhy};
+pub use page::Page;
+pub use place::{EnrolRole, Enrolment, EnrolmentCreate, Node, NodeCordon, Zone};
+pub use problem::Problem;
+
+/// What `GET /v1/health` answers.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Health {
+    /// `ok` when requests are served.
+    pub status: String,
+    pub version: String,
+}

@@ -1,0 +1,107 @@
+//! Everything an operation needs, and who calls it.
+
+use std::sync::Arc;
+
+use model::{Error, Name, Result, TenantId, Timestamp};
+use work::SharedClock;
+
+use crate::auth::{MasterKey, Passwords, Principal, RateLimit};
+use crate::config::Config;
+use crate::image::ImageStore;
+use crate::metrics::Metrics;
+use crate::ops::quota::Gates;
+use crate::port::Tree;
+use crate::state::State;
+
+/// Password attempts of one account from one address.
+const LOGIN_BURST: u64 = 5;
+const LOGIN_REFILL_MS: u64 = 6_000;
+/// Password attempts from one address, whatever the account.
+const ADDRESS_BURST: u64 = 30;
+const ADDRESS_REFILL_MS: u64 = 2_000;
+
+pub type Shared = Arc<Cloud>;
+
+/// One per process.
+pub struct Cloud {
+    pub config: Config,
+    pub state: State,
+    pub tree: Arc<dyn Tree>,
+    pub images: ImageStore,
+    pub clock: SharedClock,
+    pub master: MasterKey,
+    pub passwords: Passwords,
+    pub metrics: Metrics,
+    pub(crate) gates: Gates,
+    pub(crate) logins: RateLimit,
+    pub(crate) addresses: RateLimit,
+}
+
+impl Cloud {
+    /// Reads the master key from the data folder, or makes it.
+    pub async fn new(
+        config: Config,
+        state: State,
+        tree: Arc<dyn Tree>,
+        images: ImageStore,
+        clock: SharedClock,
+    ) -> Result<Shared> {
+        // The key is made before the first tenant, so tenants without it mean that it was lost or left elsewhere.
+        let master = match state.snapshot().tenants.is_empty() {
+            true => MasterKey::open(&config.data.join("master.key"))?,
+            false => MasterKey::open_present(&config.data.join("master.key"))?,
+        };
+        Ok(Arc::new(Self {
+            gates: Gates::new(config.shared_store()),
+            config,
+            state,
+            tree,
+            images,
+            clock,
+            master,
+            passwords: Passwords::new().await?,
+            metrics: Metrics::new(),
+            logins: RateLimit::new(LOGIN_BURST, LOGIN_REFILL_MS),
+            addresses: RateLimit::new(ADDRESS_BURST, ADDRESS_REFILL_MS),
+        }))
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// Who calls, and in which tenant the call acts.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub principal: Principal,
+    /// The tenant whose things are meant: the caller's own, or for operators any.
+    pub tenant: TenantId,
+    pub tenant_name: Name,
+    /// For operators: lists show the things of every tenant.
+    pub all_tenants: bool,
+}
+
+impl Caller {
+    /// `tenant` is what the caller asked for; other tenants do not exist for those who are no operators.
+    pub fn new(cloud: &Cloud, principal: Principal, tenant: Option<&str>) -> Result<Self> {
+        let snapshot = cloud.state.snapshot();
+        let all_tenants = tenant == Some("*") && principal.is_operator();
+        let named = tenant.filter(|_| !all_tenants);
+        let found = match named {
+            None => snapshot.tenants.get(&principal.tenant),
+            Some(name) => snapshot
+                .tenant_by_name(name)
+                .filter(|found| principal.is_operator() || found.id == principal.tenant),
+        };
+        let Some(found) = found else {
+            return Err(Error::not_found(format!("tenant '{}'", tenant.unwrap_or_default().escape_debug()))
+                .at("tenant"));
+        };
+        Ok(Self { tenant: found.id.clone(), tenant_name: found.name.clone(), principal, all_tenants })
+    }
+
+    pub fn actor(&self) -> crate::history::Actor {
+        self.principal.actor()
+    }
+}

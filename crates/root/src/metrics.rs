@@ -1,0 +1,107 @@
+//! Prometheus metrics: requests, state, build.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::state::State;
+
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper bounds in seconds: from an in-memory read to a slow commit.
+const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    method: &'static str,
+    route: &'static str,
+    status: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    method: &'static str,
+    route: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPhase {
+    phase: String,
+}
+
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Request, Counter>,
+    durations: Family<Route, Histogram, fn() -> Histogram>,
+    instances: Family<ByPhase, Gauge>,
+    zones: Gauge,
+    tenants: Gauge,
+    seq: Gauge,
+    commits: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("banyan");
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The running version", build);
+        let mut made = Self {
+            registry,
+            requests: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            instances: Family::default(),
+            zones: Gauge::default(),
+            tenants: Gauge::default(),
+            seq: Gauge::default(),
+            commits: Counter::default(),
+        };
+        let registry = &mut made.registry;
+        registry.register("http_requests", "Answered requests", made.requests.clone());
+        registry.register("http_request_seconds", "Time to the head of the answer", made.durations.clone());
+        registry.register("instances", "Instances by phase", made.instances.clone());
+        registry.register("zones", "Enrolled zones", made.zones.clone());
+        registry.register("tenants", "Tenants", made.tenants.clone());
+        registry.register("store_seq", "The last change that the snapshot includes", made.seq.clone());
+        registry.register("store_commits", "Transactions committed by this process", made.commits.clone());
+        made
+    }
+
+    pub fn request(&self, method: &'static str, route: &'static str, status: u16, took: Duration) {
+        self.requests.get_or_create(&Request { method, route, status: u32::from(status) }).inc();
+        self.durations.get_or_create(&Route { method, route }).observe(took.as_secs_f64());
+    }
+
+    /// The text of a scrape; what is counted from the state is counted now.
+    pub fn render(&self, state: &State) -> String {
+        let snapshot = state.snapshot();
+        let mut phases: BTreeMap<String, i64> = BTreeMap::new();
+        for entry in snapshot.entries.values().flat_map(|entries| entries.values()) {
+            *phases.entry(entry.phase().to_string()).or_default() += 1;
+        }
+        self.instances.clear();
+        for (phase, count) in phases {
+            self.instances.get_or_create(&ByPhase { phase }).set(count);
+        }
+        self.zones.set(snapshot.zones.len() as i64);
+        self.tenants.set(snapshot.tenants.len() as i64);
+        self.seq.set(snapshot.seq);
+        self.commits.inc_by(state.commits().saturating_sub(self.commits.get()));
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string does not fail");
+        text
+    }
+}

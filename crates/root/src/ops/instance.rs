@@ -1,0 +1,319 @@
+//! Instances: asked for, changed, listed. What becomes of them is the tree's work.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use api::{Instance, InstanceCreate, InstanceWhy, Page};
+use imbl::OrdMap;
+use model::{Error, InstanceId, Name, Phase, Result, Run};
+use store::{CommitError, Txn};
+
+use super::once::{Once, once};
+use super::page::{Query, glob, labels_match};
+use super::{DECISIONS_MAX, quota, raced, version_check, view};
+use crate::cloud::{Caller, Cloud};
+use crate::history::{self, Line};
+use crate::state::{Entry, Row, Snapshot, Versioned, commit_error};
+use crate::tables::{ImageRecord, InstanceRecord, encode, kind};
+
+/// Longest wait for another's commit before a decision is taken again.
+const RACE_PAUSE: Duration = Duration::from_millis(50);
+
+/// The filters of [`list`].
+pub const FILTERS: &[&str] = &["phase", "name", "label", "zone", "node", "image", "run"];
+
+/// One transaction: the record and its line of history. The answer says `pending`.
+pub async fn create(
+    cloud: &Cloud,
+    caller: &Caller,
+    body: InstanceCreate,
+    key: Option<&Once>,
+) -> Result<Instance> {
+    body.spec.validate().map_err(|error| error.at("spec"))?;
+    once(cloud, key, async || create_now(cloud, caller, &body, key).await).await
+}
+
+async fn create_now(
+    cloud: &Cloud,
+    caller: &Caller,
+    body: &InstanceCreate,
+    key: Option<&Once>,
+) -> Result<Instance> {
+    let id = InstanceId::from_random(rand::random());
+    for _ in 0..DECISIONS_MAX {
+        let (reservation, snapshot) = quota::reserve(cloud, &caller.tenant, &id, &body.spec).await?;
+        let (txn, mut answer) = create_plan(cloud, caller, &snapshot, &id, body, key)?;
+        let state = cloud.state.clone();
+        // A caller that hangs up must not take the reservation with it while the commit is on its way.
+        let commit = tokio::spawn(async move {
+            let done = state.try_commit(txn).await;
+            drop(reservation);
+            done
+        });
+        match commit.await.map_err(|error| Error::internal("the commit ended early").because(error))? {
+            Ok(committed) => {
+                answer.version = committed.versions[0];
+                cloud.tree.wake();
+                return Ok(answer);
+            }
+            Err(error) if raced(&error) || gate_taken(&error) => race_wait(cloud).await,
+            Err(error) => return Err(commit_error(error)),
+        }
+    }
+    Err(busy())
+}
+
+fn create_plan(
+    cloud: &Cloud,
+    caller: &Caller,
+    snapshot: &Snapshot,
+    id: &InstanceId,
+    body: &InstanceCreate,
+    key: Option<&Once>,
+) -> Result<(Txn, Instance)> {
+    let tenant = snapshot.tenants.get(&caller.tenant).ok_or_else(|| Error::not_found("such tenant"))?;
+    let image = image_find(snapshot, caller, &body.spec.image)?;
+    let record = InstanceRecord {
+        id: id.clone(),
+        tenant: caller.tenant.clone(),
+        name: body.name.clone(),
+        spec: body.spec.clone(),
+        image: image.manifest.clone(),
+        run: Run::Running,
+        restart_count: 0,
+        created_at: cloud.now(),
+        created_by: caller.principal.user_name.to_string(),
+    };
+    let encoded = encode(&record);
+    let entry = Entry { instance: Versioned { version: 0, value: record.into() }, status: None };
+    let answer = view::instance(snapshot, &entry);
+    let tenant_id = Some(caller.tenant.as_str());
+    let mut txn = Txn::new().insert(kind::INSTANCE, id, tenant_id, Some(body.name.as_str()), encoded);
+    if let Some(key) = key {
+        txn = key.record(txn, cloud, caller, &answer);
+    }
+    // The quota and the tenant itself must still be as they were seen.
+    txn = txn.check(kind::TENANT, &caller.tenant, Some(tenant.version));
+    txn = quota::gate_pass(cloud, snapshot, &caller.tenant, txn);
+    txn = journal(txn, cloud, caller, &entry.instance, "create", format!("from image {}", body.spec.image));
+    Ok((txn, answer))
+}
+
+fn image_find<'a>(snapshot: &'a Snapshot, caller: &Caller, name: &str) -> Result<&'a Row<ImageRecord>> {
+    snapshot.image_usable(&caller.tenant, name).ok_or_else(|| {
+        Error::invalid(format!("there is no image '{}'", name.escape_debug())).at("spec.image").hint(
+            "'banyan image list' shows those there are; 'banyan image import' and 'image pull' bring more",
+        )
+    })
+}
+
+fn gate_taken(error: &CommitError) -> bool {
+    matches!(error, CommitError::AlreadyExists { kind, .. } if kind == kind::GATE)
+}
+
+fn busy() -> Error {
+    Error::unavailable("others change the same thing all the time").hint("try again")
+}
+
+async fn race_wait(cloud: &Cloud) {
+    let mut changed = cloud.state.changed();
+    let _ = tokio::time::timeout(RACE_PAUSE, changed.changed()).await;
+}
+
+fn journal(
+    txn: Txn,
+    cloud: &Cloud,
+    caller: &Caller,
+    record: &InstanceRecord,
+    verb: &str,
+    message: String,
+) -> Txn {
+    let line = Line {
+        tenant: Some(&record.tenant),
+        what: &format!("instance.{verb}"),
+        kind: kind::INSTANCE,
+        id: record.id.as_str(),
+        name: record.name.as_str(),
+        message,
+    };
+    history::journal(txn, cloud.now(), &caller.actor(), line)
+}
+
+/// The instance of the caller's tenant; another tenant's is not found.
+pub fn find<'a>(snapshot: &'a Snapshot, caller: &Caller, name: &str) -> Result<&'a Entry> {
+    snapshot
+        .entry(&caller.tenant, name)
+        .ok_or_else(|| Error::not_found(format!("instance '{}'", name.escape_debug())))
+}
+
+pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Instance> {
+    let snapshot = cloud.state.snapshot();
+    Ok(view::instance(&snapshot, find(&snapshot, caller, name)?))
+}
+
+pub async fn stop(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Instance> {
+    change(cloud, caller, name, seen, "stop", |record| record.run = Run::Stopped).await
+}
+
+pub async fn start(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Instance> {
+    change(cloud, caller, name, seen, "start", |record| record.run = Run::Running).await
+}
+
+/// Also starts a stopped one.
+pub async fn restart(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Instance> {
+    let again = |record: &mut InstanceRecord| {
+        record.run = Run::Running;
+        record.restart_count += 1;
+    };
+    change(cloud, caller, name, seen, "restart", again).await
+}
+
+/// Asks for the end; the record goes once the instance is gone everywhere.
+pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Instance> {
+    change(cloud, caller, name, seen, "delete", |record| record.run = Run::Gone).await
+}
+
+/// One change of what is asked for. A change that changes nothing commits nothing.
+async fn change(
+    cloud: &Cloud,
+    caller: &Caller,
+    name: &str,
+    seen: Option<i64>,
+    verb: &str,
+    edit: impl Fn(&mut InstanceRecord),
+) -> Result<Instance> {
+    for _ in 0..DECISIONS_MAX {
+        let snapshot = cloud.state.snapshot();
+        let entry = find(&snapshot, caller, name)?;
+        version_check(seen, entry.instance.version, "instance")?;
+        let old = &entry.instance;
+        let mut new = InstanceRecord::clone(old);
+        edit(&mut new);
+        if old.run == Run::Gone && new.run != Run::Gone {
+            return Err(Error::conflict(format!("the instance '{}' is being deleted", old.name)));
+        }
+        if new == ***old {
+            return Ok(view::instance(&snapshot, entry));
+        }
+        let txn = Txn::new().update(kind::INSTANCE, &old.id, old.version, encode(&new));
+        let txn = journal(txn, cloud, caller, &new, verb, format!("{verb} asked for"));
+        match cloud.state.try_commit(txn).await {
+            Ok(committed) => {
+                let instance = Versioned { version: committed.versions[0], value: new.into() };
+                cloud.tree.wake();
+                return Ok(view::instance(&snapshot, &Entry { instance, status: entry.status.clone() }));
+            }
+            Err(error) if raced(&error) && seen.is_none() => race_wait(cloud).await,
+            Err(error) => return Err(commit_error(error)),
+        }
+    }
+    Err(busy())
+}
+
+/// What an instance must be like to be listed.
+struct Filter<'a> {
+    phase: Option<Phase>,
+    run: Option<Run>,
+    name: Option<&'a str>,
+    labels: Vec<(&'a str, Option<&'a str>)>,
+    /// `Some(None)`: a zone that does not exist, which nothing is in.
+    zone: Option<Option<model::ZoneId>>,
+    node: Option<&'a str>,
+    image: Option<&'a str>,
+}
+
+impl<'a> Filter<'a> {
+    fn new(snapshot: &Snapshot, query: &'a Query) -> Result<Self> {
+        Ok(Self {
+            phase: query.parsed("phase")?,
+            run: query.parsed("run")?,
+            name: query.get("name"),
+            labels: query.labels(),
+            zone: query.get("zone").map(|zone| snapshot.zone_find(zone).map(|zone| zone.id.clone())),
+            node: query.get("node"),
+            image: query.get("image"),
+        })
+    }
+
+    fn fits(&self, entry: &Entry) -> bool {
+        let spec = &entry.instance.spec;
+        let status = entry.status.as_ref();
+        let node = || status.and_then(|s| s.observed.as_ref()).and_then(|o| o.node.as_ref());
+        self.phase.is_none_or(|phase| entry.phase() == phase)
+            && self.run.is_none_or(|run| entry.instance.run == run)
+            && self.name.is_none_or(|pattern| glob(pattern, entry.instance.name.as_str()))
+            && self.image.is_none_or(|image| spec.image == image)
+            && labels_match(&spec.labels, &self.labels)
+            && self
+                .zone
+                .as_ref()
+                .is_none_or(|zone| zone.is_some() && status.and_then(|s| s.zone.as_ref()) == zone.as_ref())
+            && self.node.is_none_or(|wanted| node().is_some_and(|node| node.as_str() == wanted))
+    }
+}
+
+/// By name, within the tenant; for operators who ask so, tenant by tenant.
+pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Instance>> {
+    let snapshot = cloud.state.snapshot();
+    let filter = Filter::new(&snapshot, query)?;
+    let mut found: Vec<&Entry> = Vec::new();
+    if caller.all_tenants {
+        let (from, after) = match query.after.as_deref().map(|cursor| cursor.split_once('/')) {
+            Some(Some((tenant, name))) => (Some(tenant.parse().map_err(bad_cursor)?), Some(cursor(name)?)),
+            Some(None) => return Err(bad_cursor(Error::invalid("no tenant in it"))),
+            None => (None, None),
+        };
+        let start = from.clone().map_or(Bound::Unbounded, Bound::Included);
+        for (tenant, _) in snapshot.tenants.range((start, Bound::Unbounded)) {
+            let after = after.as_ref().filter(|_| from.as_ref() == Some(tenant));
+            collect(snapshot.entries.get(tenant), after, &filter, query.limit, &mut found);
+        }
+    } else {
+        let after = query.after.as_deref().map(cursor).transpose()?;
+        collect(snapshot.entries.get(&caller.tenant), after.as_ref(), &filter, query.limit, &mut found);
+    }
+    let next = (found.len() > query.limit).then(|| {
+        found.truncate(query.limit);
+        let last = &found[query.limit - 1].instance;
+        if caller.all_tenants { format!("{}/{}", last.tenant, last.name) } else { last.name.to_string() }
+    });
+    let items = found.into_iter().map(|entry| view::instance(&snapshot, entry)).collect();
+    Ok(Page { items, next, seq: snapshot.seq })
+}
+
+/// One more than the limit, so that a next page is known to exist.
+fn collect<'a>(
+    entries: Option<&'a OrdMap<Name, Entry>>,
+    after: Option<&Name>,
+    filter: &Filter<'_>,
+    limit: usize,
+    found: &mut Vec<&'a Entry>,
+) {
+    let start = after.cloned().map_or(Bound::Unbounded, Bound::Excluded);
+    let Some(entries) = entries else { return };
+    let fitting = entries.range((start, Bound::Unbounded)).map(|(_, entry)| entry).filter(|e| filter.fits(e));
+    found.extend(fitting.take(limit + 1 - found.len().min(limit + 1)));
+}
+
+fn cursor(text: &str) -> Result<Name> {
+    text.parse().map_err(bad_cursor)
+}
+
+fn bad_cursor(error: Error) -> Error {
+    Error::invalid("after is not a cursor of this list; give the 'next' of the page before")
+        .at("after")
+        .because(error)
+}
+
+pub fn why(cloud: &Cloud, caller: &Caller, name: &str) -> Result<InstanceWhy> {
+    let snapshot = cloud.state.snapshot();
+    let entry = find(&snapshot, caller, name)?;
+    let status = entry.status.as_ref();
+    Ok(InstanceWhy {
+        name: entry.instance.name.clone(),
+        phase: entry.phase(),
+        message: view::instance_message(entry),
+        root: status.and_then(|status| status.explanation.clone()),
+        zone: status.and_then(|s| s.observed.as_ref()).and_then(|observed| observed.explanation.clone()),
+    })
+}

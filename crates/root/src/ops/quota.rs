@@ -1,0 +1,153 @@
+//! Quotas: held however many creates run at once.
+//!
+//! In one process, creates on their way are counted beside what the snapshot
+//! shows, so they need not wait for each other. Where several root servers
+//! share a store, creates of a tenant that has a quota also pass a gate: a
+//! record whose version must be the one the decision was taken on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::{QuotaReport, Usage};
+use model::{Bytes, Cpu, Error, ErrorKind, InstanceId, InstanceSpec, Quota, Result, TenantId};
+use store::Txn;
+
+use crate::cloud::{Caller, Cloud};
+use crate::state::Snapshot;
+use crate::tables::{GateRecord, encode, kind};
+
+/// What is on its way of each tenant that has a quota.
+pub(crate) struct Gates {
+    shared_store: bool,
+    tenants: Mutex<HashMap<TenantId, Arc<Gate>>>,
+}
+
+#[derive(Default)]
+struct Gate {
+    flying: Mutex<HashMap<InstanceId, Usage>>,
+    /// Held through the commit when other servers write too.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// The right to create; dropping it takes the instance off the count of those on their way.
+pub(crate) struct Reservation {
+    gate: Option<(Arc<Gate>, InstanceId)>,
+    _turn: Option<tokio::sync::OwnedMutexGuard<()>>,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some((gate, id)) = &self.gate {
+            lock(&gate.flying).remove(id);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn plus(a: Usage, b: Usage) -> Usage {
+    Usage {
+        instances: a.instances.saturating_add(b.instances),
+        cpu: Cpu(a.cpu.0.saturating_add(b.cpu.0)),
+        memory: Bytes(a.memory.0.saturating_add(b.memory.0)),
+    }
+}
+
+/// Says which limit the sum would pass, if any.
+fn within(quota: &Quota, used: Usage, more: Usage) -> Result<()> {
+    let sum = plus(used, more);
+    let exceeded = |what: &str, limit: String, used: String, asked: String| {
+        Error::new(
+            ErrorKind::QuotaExceeded,
+            format!("the tenant may have {what} {limit}; {used} is in use and {asked} was asked for"),
+        )
+        .hint("delete something, or ask an operator for a larger quota")
+    };
+    if let Some(limit) = quota.instances.filter(|limit| sum.instances > *limit) {
+        return Err(exceeded("instances:", limit.to_string(), used.instances.to_string(), "1 more".into()));
+    }
+    if let Some(limit) = quota.cpu.filter(|limit| sum.cpu > *limit) {
+        return Err(exceeded("CPU:", limit.to_string(), used.cpu.to_string(), more.cpu.to_string()).at("cpu"));
+    }
+    if let Some(limit) = quota.memory.filter(|limit| sum.memory > *limit) {
+        return Err(exceeded("memory:", limit.to_string(), used.memory.to_string(), more.memory.to_string())
+            .at("memory"));
+    }
+    Ok(())
+}
+
+impl Gates {
+    pub fn new(shared_store: bool) -> Self {
+        Self { shared_store, tenants: Mutex::default() }
+    }
+
+    fn gate(&self, tenant: &TenantId) -> Arc<Gate> {
+        lock(&self.tenants).entry(tenant.clone()).or_default().clone()
+    }
+}
+
+/// Counts a create against the quota. Keep the reservation until the commit is in the snapshot.
+/// The snapshot to decide on is returned, because it must be taken after earlier creates were counted.
+pub(crate) async fn reserve(
+    cloud: &Cloud,
+    tenant: &TenantId,
+    id: &InstanceId,
+    spec: &InstanceSpec,
+) -> Result<(Reservation, Arc<Snapshot>)> {
+    let snapshot = cloud.state.snapshot();
+    let quota = quota_of(&snapshot, tenant)?;
+    if quota == Quota::default() {
+        return Ok((Reservation { gate: None, _turn: None }, snapshot));
+    }
+    let gate = cloud.gates.gate(tenant);
+    let turn = match cloud.gates.shared_store {
+        true => Some(gate.turn.clone().lock_owned().await),
+        false => None,
+    };
+    let more = Usage { instances: 1, cpu: spec.cpu, memory: spec.memory };
+    let mut flying = lock(&gate.flying);
+    // Taken under the lock: whoever left the count before is in this snapshot.
+    let snapshot = cloud.state.snapshot();
+    let quota = quota_of(&snapshot, tenant)?;
+    let used = snapshot.tenant_usage(tenant);
+    let all_flying = flying.values().fold(used, |sum, one| plus(sum, *one));
+    if within(&quota, all_flying, more).is_err() {
+        // Close to the limit it matters that nothing is counted twice.
+        let exact = flying
+            .iter()
+            .filter(|(id, _)| !snapshot.instances.contains_key(*id))
+            .fold(used, |sum, (_, one)| plus(sum, *one));
+        within(&quota, exact, more)?;
+    }
+    flying.insert(id.clone(), more);
+    drop(flying);
+    Ok((Reservation { gate: Some((gate, id.clone())), _turn: turn }, snapshot))
+}
+
+/// Makes the transaction fail when another server created something since the snapshot.
+pub(crate) fn gate_pass(cloud: &Cloud, snapshot: &Snapshot, tenant: &TenantId, txn: Txn) -> Txn {
+    let limited = snapshot.tenants.get(tenant).is_some_and(|row| row.quota != Quota::default());
+    if !cloud.gates.shared_store || !limited {
+        return txn;
+    }
+    let body = encode(&GateRecord::default());
+    match snapshot.gates.get(tenant) {
+        Some(version) => txn.update(kind::GATE, tenant, *version, body),
+        None => txn.insert(kind::GATE, tenant, Some(tenant.as_str()), None, body),
+    }
+}
+
+fn quota_of(snapshot: &Snapshot, tenant: &TenantId) -> Result<Quota> {
+    snapshot.tenants.get(tenant).map(|row| row.quota).ok_or_else(|| Error::not_found("such tenant"))
+}
+
+pub fn report(cloud: &Cloud, caller: &Caller) -> Result<QuotaReport> {
+    let snapshot = cloud.state.snapshot();
+    Ok(QuotaReport {
+        tenant: caller.tenant_name.clone(),
+        quota: quota_of(&snapshot, &caller.tenant)?,
+        usage: snapshot.tenant_usage(&caller.tenant),
+    })
+}

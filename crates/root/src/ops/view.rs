@@ -1,0 +1,131 @@
+//! Records as users see them.
+
+use model::{Name, Phase};
+
+use crate::cloud::Cloud;
+use crate::state::{Entry, Row, Snapshot};
+use crate::tables::{ImageRecord, KeyRecord, TenantRecord, TokenRecord, UserRecord, ZoneRecord};
+
+/// Shown for something whose owner was deleted in this very moment.
+fn unknown_name() -> Name {
+    "unknown".parse().expect("a legal name")
+}
+
+fn tenant_name(snapshot: &Snapshot, id: &model::TenantId) -> Name {
+    snapshot.tenants.get(id).map_or_else(unknown_name, |tenant| tenant.name.clone())
+}
+
+fn user_name(snapshot: &Snapshot, id: &model::UserId) -> Name {
+    snapshot.users.get(id).map_or_else(unknown_name, |user| user.name.clone())
+}
+
+pub fn instance(snapshot: &Snapshot, entry: &Entry) -> api::Instance {
+    let record = &entry.instance;
+    let observed = entry.status.as_ref().and_then(|status| status.observed.as_ref());
+    api::Instance {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        tenant: tenant_name(snapshot, &record.tenant),
+        version: record.version,
+        spec: record.spec.clone(),
+        run: record.run,
+        restart_count: record.restart_count,
+        image_id: record.image.id.clone(),
+        created_at: record.created_at,
+        created_by: record.created_by.clone(),
+        phase: entry.phase(),
+        message: instance_message(entry),
+        zone: entry.status.as_ref().and_then(|s| s.zone.as_ref()).and_then(|zone| snapshot.zone_name(zone)),
+        node: observed.and_then(|o| o.node.clone()),
+        address: observed.and_then(|o| o.address),
+        exit_code: observed.and_then(|o| o.exit_code),
+        started_at: observed.and_then(|o| o.started_at),
+        health: observed.and_then(|o| o.health),
+        restarts: observed.map_or(0, |o| o.restarts),
+        generation: entry.status.as_ref().map_or_else(Default::default, |status| status.generation),
+        changed_at: entry.status.as_ref().map(|status| status.changed_at),
+    }
+}
+
+/// What the holder says, or for an instance that has no place why it has none.
+pub fn instance_message(entry: &Entry) -> Option<String> {
+    let status = entry.status.as_ref()?;
+    if let Some(message) = status.observed.as_ref().and_then(|observed| observed.message.clone()) {
+        return Some(message);
+    }
+    let nowhere =
+        status.phase == Phase::Pending && status.explanation.as_ref().is_some_and(|e| e.chosen.is_none());
+    nowhere.then(|| "no zone can hold it".to_owned())
+}
+
+pub fn image(snapshot: &Snapshot, record: &Row<ImageRecord>) -> api::Image {
+    api::Image {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        tenant: tenant_name(snapshot, &record.tenant),
+        public: record.public,
+        version: record.version,
+        size_bytes: record.manifest.layers.iter().map(|layer| layer.size).sum(),
+        source: record.source.clone(),
+        manifest: record.manifest.clone(),
+        created_at: record.created_at,
+    }
+}
+
+pub fn tenant(snapshot: &Snapshot, record: &Row<TenantRecord>) -> api::Tenant {
+    api::Tenant {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        version: record.version,
+        quota: record.quota,
+        usage: snapshot.tenant_usage(&record.id),
+        created_at: record.created_at,
+    }
+}
+
+pub fn user(snapshot: &Snapshot, record: &Row<UserRecord>) -> api::User {
+    api::User {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        tenant: tenant_name(snapshot, &record.tenant),
+        version: record.version,
+        role: record.role,
+        created_at: record.created_at,
+    }
+}
+
+pub fn token(snapshot: &Snapshot, record: &Row<TokenRecord>) -> api::Token {
+    api::Token {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        user: user_name(snapshot, &record.user),
+        role: record.role,
+        version: record.version,
+        created_at: record.created_at,
+        expires_at: record.expires_at,
+    }
+}
+
+pub fn key(snapshot: &Snapshot, record: &Row<KeyRecord>) -> api::AccessKey {
+    api::AccessKey {
+        id: record.id.clone(),
+        user: user_name(snapshot, &record.user),
+        version: record.version,
+        created_at: record.created_at,
+    }
+}
+
+/// Operators also see the details; `instances` is then how many it holds.
+pub fn zone(cloud: &Cloud, record: &ZoneRecord, instances: Option<u64>) -> api::Zone {
+    api::Zone {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        live: cloud.tree.zone_live(&record.id),
+        details: instances.map(|instances| api::place::ZoneDetails {
+            enrolled_at: record.enrolled_at,
+            last_seen: cloud.tree.zone_last_seen(&record.id),
+            instances,
+            facts: record.facts.clone().map(Into::into),
+        }),
+    }
+}

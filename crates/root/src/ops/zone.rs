@@ -1,0 +1,101 @@
+//! Zones, and the tokens with which newcomers enrol.
+
+use std::collections::HashMap;
+
+use api::{EnrolRole, Enrolment, EnrolmentCreate, Page, Zone};
+use model::{Error, Result, ZoneId};
+use store::Txn;
+
+use super::page::{Query, cut, glob};
+use super::view;
+use crate::cloud::{Caller, Cloud};
+use crate::history::{self, Line};
+use crate::state::Snapshot;
+
+pub const FILTERS: &[&str] = &["name", "live"];
+
+/// How many instances each zone holds; counted for operators only.
+fn counts(snapshot: &Snapshot, caller: &Caller) -> Option<HashMap<ZoneId, u64>> {
+    caller.principal.is_operator().then(|| {
+        let mut counts = HashMap::new();
+        for zone in snapshot.statuses.values().filter_map(|status| status.zone.as_ref()) {
+            *counts.entry(zone.clone()).or_default() += 1;
+        }
+        counts
+    })
+}
+
+pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Zone>> {
+    let snapshot = cloud.state.snapshot();
+    let counts = counts(&snapshot, caller);
+    let live = match query.get("live") {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => return Err(Error::invalid("live must be true or false").at("live")),
+    };
+    let after = query.after.as_deref().unwrap_or("");
+    let fits = |name: &str| name > after && query.get("name").is_none_or(|pattern| glob(pattern, name));
+    let mut items: Vec<Zone> = snapshot
+        .zone_names
+        .iter()
+        .filter(|(name, _)| fits(name.as_str()))
+        .filter_map(|(_, id)| snapshot.zones.get(id))
+        .filter(|zone| live.is_none_or(|live| cloud.tree.zone_live(&zone.id) == live))
+        .take(query.limit + 1)
+        .map(|zone| view::zone(cloud, zone, counts.as_ref().map(|c| c.get(&zone.id).copied().unwrap_or(0))))
+        .collect();
+    let next = cut(&mut items, query.limit, |zone| zone.name.to_string());
+    Ok(Page { items, next, seq: snapshot.seq })
+}
+
+pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Zone> {
+    let snapshot = cloud.state.snapshot();
+    let zone = snapshot
+        .zone_find(name)
+        .ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())))?;
+    let counts = counts(&snapshot, caller);
+    Ok(view::zone(cloud, zone, counts.map(|c| c.get(&zone.id).copied().unwrap_or(0))))
+}
+
+/// Makes a one-time token; the history says that it was made, not what it is.
+pub async fn enroll(cloud: &Cloud, caller: &Caller, ask: EnrolmentCreate) -> Result<Enrolment> {
+    let role = ask.role;
+    let zone = zone_joined(&cloud.state.snapshot(), &ask)?;
+    let made = cloud.tree.enroll(role, zone).await?;
+    let word =
+        serde_json::to_value(role).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+    let line = Line {
+        tenant: None,
+        what: "enrolment.create",
+        kind: "enrolment",
+        id: &word,
+        name: &word,
+        message: format!("valid until {}", made.expires_at),
+    };
+    cloud.state.commit(history::journal(Txn::new(), cloud.now(), &caller.actor(), line)).await?;
+    Ok(Enrolment { role, token: made.token, expires_at: made.expires_at })
+}
+
+/// The zone that a node is to join: the one named, or the only one there is.
+fn zone_joined(snapshot: &Snapshot, ask: &EnrolmentCreate) -> Result<Option<ZoneId>> {
+    if ask.role != EnrolRole::Node {
+        return match &ask.zone {
+            Some(_) => Err(Error::invalid("only a node joins a zone").at("zone")),
+            None => Ok(None),
+        };
+    }
+    let mut zones = snapshot.zones.keys();
+    match (&ask.zone, zones.next(), zones.next()) {
+        (Some(name), ..) => snapshot
+            .zone_find(name)
+            .map(|zone| Some(zone.id.clone()))
+            .ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())).at("zone")),
+        (None, Some(only), None) => Ok(Some(only.clone())),
+        (None, None, _) => Err(Error::conflict("there is no zone yet that a node could join")
+            .hint("make a token for one with: banyan enroll zone")),
+        (None, Some(_), Some(_)) => Err(Error::invalid("there are several zones; name the one to join")
+            .at("zone")
+            .hint("banyan enroll node --zone NAME")),
+    }
+}

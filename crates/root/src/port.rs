@@ -1,0 +1,37 @@
+//! What root's API needs of the tree below it, as a trait: `tree` implements
+//! it over the real links, tests with a stub.
+
+use futures::future::BoxFuture;
+use link::ByteStream;
+use model::exchange::Ask;
+use model::{Error, Result, Timestamp, ZoneId};
+
+/// A one-time token with which a zone, node or provisioner enrols.
+#[derive(Debug, Clone)]
+pub struct Enrolled {
+    pub token: String,
+    pub expires_at: Timestamp,
+}
+
+/// The tree of zones below root.
+pub trait Tree: Send + Sync + 'static {
+    /// Puts a question to a zone. Fails with `Unavailable` when the zone is not connected.
+    fn ask(&self, zone: &ZoneId, ask: Ask) -> BoxFuture<'_, Result<ByteStream>>;
+
+    /// Something was asked for: look at the state soon.
+    fn wake(&self);
+
+    /// Whether the zone's lease holds.
+    fn zone_live(&self, zone: &ZoneId) -> bool;
+
+    fn zone_last_seen(&self, zone: &ZoneId) -> Option<Timestamp> {
+        let _ = zone;
+        None
+    }
+
+    /// Makes a one-time token for a newcomer of this role; a node joins `zone`.
+    fn enroll(&self, role: api::EnrolRole, zone: Option<ZoneId>) -> BoxFuture<'_, Result<Enrolled>> {
+        let _ = (role, zone);
+        Box::pin(async { Err(Error::unavailable("this root does not enrol")) })
+    }
+}

@@ -1,0 +1,215 @@
+//! How one change of the feed becomes part of the next snapshot, and what a watch is told of it.
+
+use std::sync::Arc;
+
+use api::Usage;
+use model::{InstanceId, Name, Result, TenantId};
+use serde_json::Value;
+use store::Change;
+
+use super::feed::{Notice, NoticeBody};
+use super::snapshot::{Credential, Entry, Row, Snapshot, Versioned};
+use crate::tables::{
+    IdempotencyRecord, ImageRecord, InstanceRecord, KeyRecord, SessionRecord, StatusRecord, TenantRecord,
+    TokenRecord, UserRecord, ZoneRecord, decode, kind,
+};
+
+/// Applies one change. A record that cannot be read is an error of the whole: half a state is worse than none.
+pub fn apply(snapshot: &mut Snapshot, change: Change) -> Result<Option<Notice>> {
+    let Change { seq, kind, id, version, record, .. } = change;
+    let body = record.map(|record| record.body);
+    let notice = match kind.as_str() {
+        kind::INSTANCE => instance(snapshot, &id, version, body)?,
+        kind::STATUS => status(snapshot, &id, body)?,
+        kind::ZONE => zone(snapshot, &id, body)?,
+        kind::IMAGE => image(snapshot, &id, version, body)?,
+        kind::TENANT => tenant(snapshot, &id, version, body)?,
+        kind::USER => user(snapshot, &id, version, body)?,
+        kind::SESSION => session(snapshot, &id, body)?,
+        kind::TOKEN => token(snapshot, &id, version, body)?,
+        kind::KEY => key(snapshot, &id, version, body)?,
+        kind::IDEMPOTENCY => idempotency(snapshot, id, body)?,
+        kind::GATE => gate(snapshot, &id, version, body.is_some())?,
+        // Other crates may keep records of their own in the same store.
+        _ => None,
+    };
+    snapshot.seq = seq;
+    Ok(notice.map(|body| Notice { seq, body }))
+}
+
+fn row<T: crate::tables::Row>(version: i64, body: Value) -> Result<Row<T>> {
+    Ok(Versioned { version, value: Arc::new(decode(body)?) })
+}
+
+type Told = Result<Option<NoticeBody>>;
+
+fn instance(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+    let id: InstanceId = id.parse()?;
+    let new: Option<Row<InstanceRecord>> = body.map(|body| row(version, body)).transpose()?;
+    let old = match &new {
+        Some(new) => snapshot.instances.insert(id.clone(), new.clone()),
+        None => snapshot.instances.remove(&id),
+    };
+    if let Some(old) = &old {
+        usage_change(snapshot, old, false);
+    }
+    if let Some(new) = new {
+        usage_change(snapshot, &new, true);
+        let entry = Entry { status: snapshot.statuses.get(&id).cloned(), instance: new };
+        entry_put(snapshot, &entry);
+        return Ok(Some(NoticeBody::Instance(entry)));
+    }
+    let Some(old) = old else { return Ok(None) };
+    if let Some(entries) = snapshot.entries.get_mut(&old.tenant) {
+        entries.remove(&old.name);
+    }
+    Ok(Some(NoticeBody::InstanceGone(old)))
+}
+
+fn status(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
+    let id: InstanceId = id.parse()?;
+    let new: Option<Arc<StatusRecord>> = body.map(decode).transpose()?.map(Arc::new);
+    match &new {
+        Some(new) => snapshot.statuses.insert(id.clone(), new.clone()),
+        None => snapshot.statuses.remove(&id),
+    };
+    let Some(instance) = snapshot.instances.get(&id).cloned() else { return Ok(None) };
+    let entry = Entry { instance, status: new };
+    entry_put(snapshot, &entry);
+    // A status goes only together with its instance, which is told of by itself.
+    Ok(entry.status.is_some().then_some(NoticeBody::Instance(entry)))
+}
+
+fn entry_put(snapshot: &mut Snapshot, entry: &Entry) {
+    let tenant = entry.instance.tenant.clone();
+    snapshot.entries.entry(tenant).or_default().insert(entry.instance.name.clone(), entry.clone());
+}
+
+fn usage_change(snapshot: &mut Snapshot, instance: &InstanceRecord, more: bool) {
+    let usage: &mut Usage = snapshot.usage.entry(instance.tenant.clone()).or_default();
+    let change = |value: &mut u64, by: u64| {
+        *value = if more { value.saturating_add(by) } else { value.saturating_sub(by) };
+    };
+    change(&mut usage.instances, 1);
+    change(&mut usage.cpu.0, instance.spec.cpu.0);
+    change(&mut usage.memory.0, instance.spec.memory.0);
+}
+
+fn zone(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
+    let id = id.parse()?;
+    let Some(body) = body else {
+        let Some(old) = snapshot.zones.remove(&id) else { return Ok(None) };
+        snapshot.zone_names.remove(&old.name);
+        return Ok(Some(NoticeBody::ZoneGone(old)));
+    };
+    let new: Arc<ZoneRecord> = Arc::new(decode(body)?);
+    if let Some(old) = snapshot.zones.insert(id, new.clone()) {
+        snapshot.zone_names.remove(&old.name);
+    }
+    snapshot.zone_names.insert(new.name.clone(), new.id.clone());
+    Ok(Some(NoticeBody::Zone(new)))
+}
+
+fn image(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+    let id: model::ImageId = id.parse()?;
+    let index = |image: &ImageRecord| (image.tenant.clone(), image.name.clone());
+    let Some(body) = body else {
+        let Some(old) = snapshot.images.remove(&id) else { return Ok(None) };
+        snapshot.image_names.remove(&index(&old));
+        return Ok(Some(NoticeBody::ImageGone(old)));
+    };
+    let new: Row<ImageRecord> = row(version, body)?;
+    snapshot.image_names.insert(index(&new), id.clone());
+    snapshot.images.insert(id, new.clone());
+    Ok(Some(NoticeBody::Image(new)))
+}
+
+fn tenant(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+    let id: TenantId = id.parse()?;
+    match body {
+        Some(body) => {
+            let new: Row<TenantRecord> = row(version, body)?;
+            snapshot.tenant_names.insert(new.name.clone(), id.clone());
+            snapshot.tenants.insert(id, new);
+        }
+        None => {
+            if let Some(old) = snapshot.tenants.remove(&id) {
+                snapshot.tenant_names.remove(&old.name);
+                snapshot.entries.remove(&id);
+                snapshot.usage.remove(&id);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn user(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+    let id: model::UserId = id.parse()?;
+    let index = |user: &UserRecord| -> (TenantId, Name) { (user.tenant.clone(), user.name.clone()) };
+    match body {
+        Some(body) => {
+            let new: Row<UserRecord> = row(version, body)?;
+            snapshot.user_names.insert(index(&new), id.clone());
+            snapshot.users.insert(id, new);
+        }
+        None => {
+            if let Some(old) = snapshot.users.remove(&id) {
+                snapshot.user_names.remove(&index(&old));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn session(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
+    let id: model::SessionId = id.parse()?;
+    if let Some(old) = snapshot.sessions.remove(&id) {
+        snapshot.credentials.remove(&old.hash);
+    }
+    if let Some(body) = body {
+        let new: SessionRecord = decode(body)?;
+        snapshot.credentials.insert(new.hash.clone(), Credential::Session(id.clone()));
+        snapshot.sessions.insert(id, Arc::new(new));
+    }
+    Ok(None)
+}
+
+fn token(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+    let id: model::TokenId = id.parse()?;
+    if let Some(old) = snapshot.tokens.remove(&id) {
+        snapshot.credentials.remove(&old.hash);
+    }
+    if let Some(body) = body {
+        let new: Row<TokenRecord> = row(version, body)?;
+        snapshot.credentials.insert(new.hash.clone(), Credential::Token(id.clone()));
+        snapshot.tokens.insert(id, new);
+    }
+    Ok(None)
+}
+
+fn key(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+    let id = model::AccessKeyId(id.to_owned());
+    match body {
+        Some(body) => snapshot.keys.insert(id, row::<KeyRecord>(version, body)?),
+        None => snapshot.keys.remove(&id),
+    };
+    Ok(None)
+}
+
+fn idempotency(snapshot: &mut Snapshot, id: String, body: Option<Value>) -> Told {
+    match body {
+        Some(body) => snapshot.idempotency.insert(id, decode::<IdempotencyRecord>(body)?.at),
+        None => snapshot.idempotency.remove(&id),
+    };
+    Ok(None)
+}
+
+fn gate(snapshot: &mut Snapshot, id: &str, version: i64, present: bool) -> Told {
+    let tenant: TenantId = id.parse()?;
+    if present {
+        snapshot.gates.insert(tenant, version);
+    } else {
+        snapshot.gates.remove(&tenant);
+    }
+    Ok(None)
+}

@@ -1,0 +1,146 @@
+//! The whole of root's records at one point of the change feed, immutable.
+//!
+//! Maps share what did not change, so the next snapshot costs the change and
+//! not the whole. Instances are also kept by tenant and name, together with
+//! their status, so that a list is one walk over a sorted map.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use api::Usage;
+use imbl::{HashMap, OrdMap};
+use model::{
+    AccessKeyId, ImageId, InstanceId, Name, Phase, Run, SessionId, TenantId, TokenId, UserId, ZoneId,
+};
+
+use crate::tables::{
+    ImageRecord, InstanceRecord, KeyRecord, SessionRecord, StatusRecord, TenantRecord, TokenRecord,
+    UserRecord, ZoneRecord,
+};
+
+/// A record with the version the store gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Versioned<T> {
+    pub version: i64,
+    pub value: T,
+}
+
+impl<T> Deref for Versioned<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+pub type Row<T> = Versioned<Arc<T>>;
+
+/// An instance with what became of it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub instance: Row<InstanceRecord>,
+    pub status: Option<Arc<StatusRecord>>,
+}
+
+impl Entry {
+    /// The phase shown to users.
+    pub fn phase(&self) -> Phase {
+        if self.instance.run == Run::Gone {
+            return Phase::Deleting;
+        }
+        self.status.as_ref().map_or(Phase::Pending, |status| status.phase)
+    }
+}
+
+/// Whose secret it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    Session(SessionId),
+    Token(TokenId),
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// The last change that is in here.
+    pub seq: i64,
+    pub instances: OrdMap<InstanceId, Row<InstanceRecord>>,
+    pub statuses: OrdMap<InstanceId, Arc<StatusRecord>>,
+    /// The same instances by tenant and name.
+    pub entries: HashMap<TenantId, OrdMap<Name, Entry>>,
+    pub usage: HashMap<TenantId, Usage>,
+    pub zones: OrdMap<ZoneId, Arc<ZoneRecord>>,
+    pub zone_names: OrdMap<Name, ZoneId>,
+    pub tenants: OrdMap<TenantId, Row<TenantRecord>>,
+    pub tenant_names: OrdMap<Name, TenantId>,
+    pub users: OrdMap<UserId, Row<UserRecord>>,
+    pub user_names: OrdMap<(TenantId, Name), UserId>,
+    pub sessions: OrdMap<SessionId, Arc<SessionRecord>>,
+    pub tokens: OrdMap<TokenId, Row<TokenRecord>>,
+    /// SHA-256 of a secret, in hex.
+    pub credentials: HashMap<String, Credential>,
+    pub keys: OrdMap<AccessKeyId, Row<KeyRecord>>,
+    pub images: OrdMap<ImageId, Row<ImageRecord>>,
+    pub image_names: OrdMap<(TenantId, Name), ImageId>,
+    /// When each answer kept for an idempotency key was given.
+    pub idempotency: OrdMap<String, model::Timestamp>,
+    pub gates: HashMap<TenantId, i64>,
+}
+
+impl Snapshot {
+    pub fn tenant_by_name(&self, name: &str) -> Option<&Row<TenantRecord>> {
+        let name: Name = name.parse().ok()?;
+        self.tenants.get(self.tenant_names.get(&name)?)
+    }
+
+    pub fn user_by_name(&self, tenant: &TenantId, name: &Name) -> Option<&Row<UserRecord>> {
+        self.users.get(self.user_names.get(&(tenant.clone(), name.clone()))?)
+    }
+
+    /// An instance of the tenant by name or id.
+    pub fn entry(&self, tenant: &TenantId, name_or_id: &str) -> Option<&Entry> {
+        let entries = self.entries.get(tenant)?;
+        if let Ok(id) = name_or_id.parse::<InstanceId>() {
+            // A name may look like an id; the id wins.
+            if let Some(found) = self.instances.get(&id).filter(|i| i.tenant == *tenant) {
+                return entries.get(&found.name);
+            }
+        }
+        entries.get(&name_or_id.parse::<Name>().ok()?)
+    }
+
+    /// An image the tenant may use, by name or id: its own first, then public ones.
+    pub fn image_usable(&self, tenant: &TenantId, name_or_id: &str) -> Option<&Row<ImageRecord>> {
+        let visible = |image: &&Row<ImageRecord>| image.tenant == *tenant || image.public;
+        let id = name_or_id.parse::<ImageId>().ok();
+        if let Some(image) = id.and_then(|id| self.images.get(&id)).filter(visible) {
+            return Some(image);
+        }
+        let name: Name = name_or_id.parse().ok()?;
+        if let Some(id) = self.image_names.get(&(tenant.clone(), name.clone())) {
+            return self.images.get(id);
+        }
+        // Public images are few and owned by operators' tenants.
+        self.image_names
+            .iter()
+            .filter(|((_, of), _)| *of == name)
+            .filter_map(|(_, id)| self.images.get(id))
+            .find(|image| image.public)
+    }
+
+    pub fn tenant_usage(&self, tenant: &TenantId) -> Usage {
+        self.usage.get(tenant).copied().unwrap_or_default()
+    }
+
+    /// The zone's name, as users see it.
+    pub fn zone_name(&self, id: &ZoneId) -> Option<Name> {
+        self.zones.get(id).map(|zone| zone.name.clone())
+    }
+
+    /// A zone by name or id.
+    pub fn zone_find(&self, name_or_id: &str) -> Option<&Arc<ZoneRecord>> {
+        let id = name_or_id.parse::<ZoneId>().ok();
+        if let Some(zone) = id.and_then(|id| self.zones.get(&id)) {
+            return Some(zone);
+        }
+        self.zones.get(self.zone_names.get(&name_or_id.parse::<Name>().ok()?)?)
+    }
+}

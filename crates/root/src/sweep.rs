@@ -1,0 +1,49 @@
+//! What has had its time: kept answers, sessions, tokens, and image layers that nothing names.
+
+use std::time::Duration;
+
+use model::Result;
+use store::Txn;
+
+use crate::cloud::{Cloud, Shared};
+use crate::config::IDEMPOTENCY_KEPT;
+use crate::ops::image::digests_used;
+use crate::tables::kind;
+
+const SWEEP_EVERY: Duration = Duration::from_secs(600);
+/// Deletes of one transaction.
+const SWEEP_BATCH_MAX: usize = 500;
+/// Layers younger than this may belong to an import on its way.
+const BLOB_GRACE: Duration = Duration::from_secs(24 * 3600);
+
+/// Runs for ever.
+pub async fn run(cloud: Shared) {
+    let wake = work::Wake::new();
+    work::drive("sweep", wake, SWEEP_EVERY, || async { sweep(&cloud).await }).await;
+}
+
+/// One pass; what is too much for one transaction waits for the next pass.
+pub async fn sweep(cloud: &Cloud) -> Result<()> {
+    let snapshot = cloud.state.snapshot();
+    let now = cloud.now();
+    let kept_since = now.plus_ms(-(IDEMPOTENCY_KEPT.as_millis() as i64));
+    let answers = snapshot.idempotency.iter().filter(|(_, at)| **at < kept_since);
+    let answers = answers.map(|(id, _)| (kind::IDEMPOTENCY, id.clone()));
+    let sessions = snapshot.sessions.values().filter(|session| session.expires_at < now);
+    let sessions = sessions.map(|session| (kind::SESSION, session.id.to_string()));
+    let tokens = snapshot.tokens.values().filter(|token| token.expires_at.is_some_and(|at| at < now));
+    let tokens = tokens.map(|token| (kind::TOKEN, token.id.to_string()));
+    let mut txn = Txn::new();
+    for (kind, id) in answers.chain(sessions).chain(tokens).take(SWEEP_BATCH_MAX) {
+        txn = txn.delete(kind, id, None);
+    }
+    if !txn.is_empty() {
+        cloud.state.commit(txn).await?;
+    }
+    let used = digests_used(&snapshot);
+    let images = cloud.images.clone();
+    tokio::task::spawn_blocking(move || images.blobs_retain(&used, BLOB_GRACE))
+        .await
+        .map_err(|error| model::Error::internal("the image worker ended early").because(error))?
+        .map(drop)
+}

@@ -1,0 +1,253 @@
+//! Root's records: what is kept in the store, one struct per kind.
+//!
+//! Every body carries the number of its shape. [`encode`] writes the newest
+//! shape; [`decode`] walks an older one up through [`Row::migrate`], so that
+//! old data is read by every later version.
+
+use model::{
+    AccessKeyId, Explanation, Facts, Generation, ImageId, ImageManifest, InstanceId, InstanceSpec, Name,
+    ObservedInstance, Phase, Quota, Role, Run, SessionId, TenantId, Timestamp, TokenId, UserId, ZoneId,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The kinds of record as the store knows them.
+pub mod kind {
+    pub const INSTANCE: &str = "instance";
+    pub const STATUS: &str = "status";
+    pub const ZONE: &str = "zone";
+    pub const TENANT: &str = "tenant";
+    pub const USER: &str = "user";
+    pub const SESSION: &str = "session";
+    pub const TOKEN: &str = "token";
+    pub const KEY: &str = "key";
+    pub const IMAGE: &str = "image";
+    pub const IDEMPOTENCY: &str = "idempotency";
+    /// One per tenant; its version fences creates of several root servers against each other.
+    pub const GATE: &str = "gate";
+}
+
+/// A struct that is kept as a record.
+pub trait Row: Serialize + DeserializeOwned {
+    const KIND: &'static str;
+    /// Grows when the shape changes in a way that serde's defaults do not bridge.
+    const SHAPE: u64 = 1;
+
+    /// Turns a body of shape `from` into one of shape `from + 1`.
+    fn migrate(from: u64, body: Value) -> model::Result<Value> {
+        let _ = body;
+        Err(model::Error::internal(format!("no step leads on from shape {from} of kind '{}'", Self::KIND)))
+    }
+}
+
+const SHAPE_FIELD: &str = "shape";
+
+/// The body to store for a record.
+pub fn encode<T: Row>(row: &T) -> Value {
+    let mut body = serde_json::to_value(row).expect("records hold nothing that JSON cannot write");
+    if let Value::Object(map) = &mut body {
+        map.insert(SHAPE_FIELD.into(), T::SHAPE.into());
+    }
+    body
+}
+
+/// Reads a stored body of this or an older shape.
+pub fn decode<T: Row>(mut body: Value) -> model::Result<T> {
+    let mut shape = match &mut body {
+        Value::Object(map) => map.remove(SHAPE_FIELD).and_then(|s| s.as_u64()).unwrap_or(1),
+        _ => 1,
+    };
+    if shape > T::SHAPE {
+        return Err(model::Error::internal(format!(
+            "a record of kind '{}' has shape {shape}, this version knows up to {}",
+            T::KIND,
+            T::SHAPE
+        ))
+        .hint("the data was written by a newer version; start that one"));
+    }
+    while shape < T::SHAPE {
+        body = T::migrate(shape, body)?;
+        shape += 1;
+    }
+    serde_json::from_value(body).map_err(|error| {
+        model::Error::internal(format!("a record of kind '{}' cannot be read: {error}", T::KIND))
+            .because(error)
+    })
+}
+
+/// What was asked for. The name is unique per tenant; the record's version is what `If-Match` speaks of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceRecord {
+    pub id: InstanceId,
+    pub tenant: TenantId,
+    pub name: Name,
+    pub spec: InstanceSpec,
+    /// The image as it was when the instance was made.
+    pub image: ImageManifest,
+    /// `Gone` once deletion was asked for.
+    pub run: Run,
+    pub restart_count: u64,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+/// What was decided and what is; same id as the instance. Written only by `tree`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusRecord {
+    pub id: InstanceId,
+    pub zone: Option<ZoneId>,
+    pub generation: Generation,
+    pub phase: Phase,
+    /// As folded up by the zone, its events emptied.
+    pub observed: Option<ObservedInstance>,
+    /// Why root chose the zone, or found none.
+    pub explanation: Option<Explanation>,
+    pub events_seen: u64,
+    pub changed_at: Timestamp,
+}
+
+/// An enrolled zone. The name is unique.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneRecord {
+    pub id: ZoneId,
+    pub name: Name,
+    pub enrolled_at: Timestamp,
+    pub facts: Option<Facts>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantRecord {
+    pub id: TenantId,
+    pub name: Name,
+    #[serde(default)]
+    pub quota: Quota,
+    pub created_at: Timestamp,
+}
+
+/// A user; the name is unique per tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserRecord {
+    pub id: UserId,
+    pub tenant: TenantId,
+    pub name: Name,
+    pub role: Role,
+    /// Argon2id in PHC form.
+    pub password_hash: String,
+    pub created_at: Timestamp,
+}
+
+/// A login; its secret is kept only as SHA-256.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRecord {
+    pub id: SessionId,
+    pub user: UserId,
+    pub tenant: TenantId,
+    pub hash: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// An API token; its secret is kept only as SHA-256.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    pub id: TokenId,
+    pub user: UserId,
+    pub tenant: TenantId,
+    pub name: Name,
+    /// The most the token may do, whatever the user may.
+    pub role: Role,
+    pub hash: String,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+}
+
+/// An access key; the secret is sealed under the master key, because signatures need it in clear.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    pub id: AccessKeyId,
+    pub user: UserId,
+    pub tenant: TenantId,
+    pub sealed_secret: String,
+    pub created_at: Timestamp,
+}
+
+/// An image by name; public ones are seen by every tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageRecord {
+    pub id: ImageId,
+    pub tenant: TenantId,
+    pub name: Name,
+    pub manifest: ImageManifest,
+    #[serde(default)]
+    pub public: bool,
+    /// Where it came from, for people: `import`, `built-in` or a registry reference.
+    pub source: String,
+    pub created_at: Timestamp,
+}
+
+/// The answer to a create that carried an idempotency key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdempotencyRecord {
+    pub request_hash: String,
+    /// Sealed under the master key: the answer may hold a secret.
+    pub sealed_body: String,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateRecord {}
+
+macro_rules! rows {
+    ($($record:ty => $kind:expr),+ $(,)?) => {
+        $(impl Row for $record {
+            const KIND: &'static str = $kind;
+        })+
+    };
+}
+
+rows! {
+    InstanceRecord => kind::INSTANCE,
+    StatusRecord => kind::STATUS,
+    ZoneRecord => kind::ZONE,
+    TenantRecord => kind::TENANT,
+    UserRecord => kind::USER,
+    SessionRecord => kind::SESSION,
+    TokenRecord => kind::TOKEN,
+    KeyRecord => kind::KEY,
+    ImageRecord => kind::IMAGE,
+    IdempotencyRecord => kind::IDEMPOTENCY,
+    GateRecord => kind::GATE,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Grown {
+        size_bytes: u64,
+    }
+
+    impl Row for Grown {
+        const KIND: &'static str = "grown";
+        const SHAPE: u64 = 2;
+
+        fn migrate(from: u64, mut body: Value) -> model::Result<Value> {
+            assert_eq!(from, 1);
+            let mib = body["size_mib"].as_u64().expect("a number");
+            body["size_bytes"] = (mib << 20).into();
+            Ok(body)
+        }
+    }
+
+    #[test]
+    fn an_older_shape_is_walked_up_and_a_newer_one_refused() {
+        let old = serde_json::json!({"shape": 1, "size_mib": 2});
+        assert_eq!(decode::<Grown>(old).expect("migrates"), Grown { size_bytes: 2 << 20 });
+        let row = Grown { size_bytes: 7 };
+        assert_eq!(decode::<Grown>(encode(&row)).expect("reads back"), row);
+        let newer = serde_json::json!({"shape": 3, "size_bytes": 2});
+        assert!(decode::<Grown>(newer).expect_err("refused").message.contains("shape 3"));
+    }
+}

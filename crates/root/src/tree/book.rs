@@ -1,0 +1,77 @@
+//! Enrolment tokens in the store: each is used once, and the zone that used it
+//! is known in the same transaction.
+
+use futures::future::BoxFuture;
+use link::enroll::token_refused;
+use link::{Joiner, TokenBook, TokenRecord};
+use model::{Error, Result, ZoneId};
+use store::{CommitError, Txn};
+
+use super::TreeService;
+use crate::history::{Actor, Line, journal};
+use crate::tables::{ZoneRecord, encode, kind};
+
+const ENROLMENT: &str = "enrolment";
+
+#[derive(Clone)]
+pub struct StoreBook(TreeService);
+
+impl StoreBook {
+    pub fn new(tree: TreeService) -> Self {
+        Self(tree)
+    }
+
+    async fn redeem_zone(&self, digest: String, joiner: Joiner) -> Result<()> {
+        let state = &self.0.0.state;
+        let record = state.store().get(ENROLMENT, &digest).await.map_err(Error::from)?;
+        let record = record.ok_or_else(token_refused)?;
+        let token: TokenRecord = serde_json::from_value(record.body)
+            .map_err(|e| Error::internal("an enrolment token cannot be read").because(e))?;
+        token.check(&joiner)?;
+        let id: ZoneId = joiner.identity.id.parse()?;
+        let zone =
+            ZoneRecord { id: id.clone(), name: joiner.name.clone(), enrolled_at: joiner.at, facts: None };
+        let line = Line {
+            tenant: None,
+            what: "zone.enrol",
+            kind: "zone",
+            id: id.as_str(),
+            name: joiner.name.as_str(),
+            message: "joined with a token".to_owned(),
+        };
+        let txn = Txn::new().delete(ENROLMENT, &digest, Some(record.version)).insert(
+            kind::ZONE,
+            &id,
+            None,
+            Some(joiner.name.as_str()),
+            encode(&zone),
+        );
+        let txn = journal(txn, joiner.at, &Actor::root(), line);
+        match state.try_commit(txn).await {
+            Ok(_) => {
+                self.0.core().zone_add(&id, None, joiner.at);
+                Ok(())
+            }
+            Err(CommitError::NameTaken { .. }) => {
+                Err(Error::conflict(format!("there is already a zone named '{}'", joiner.name)))
+            }
+            // Somebody else used the token in the meantime.
+            Err(CommitError::VersionMismatch { .. } | CommitError::Missing { .. }) => Err(token_refused()),
+            Err(other) => Err(other.into()),
+        }
+    }
+}
+
+impl TokenBook for StoreBook {
+    fn add(&self, record: TokenRecord) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let body = serde_json::to_value(&record).expect("a token record is plain data");
+            let txn = Txn::new().insert(ENROLMENT, &record.digest, None, None, body);
+            self.0.0.state.commit(txn).await.map(drop)
+        })
+    }
+
+    fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.redeem_zone(digest.to_owned(), joiner))
+    }
+}

@@ -1,0 +1,270 @@
+//! Root over its zones with no I/O. The owner feeds in records, messages and
+//! the time, commits what comes out, and says whether that worked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::exchange::{Ack, Revision};
+use model::{
+    Assignment, ChildId, Desired, Facts, Generation, InstanceEvent, InstanceId, Observed, Phase, Run,
+    Timestamp, ZoneId,
+};
+use tier::{ChildStatus, Decision, Parent, ParentConfig, Place};
+
+use crate::tables::{InstanceRecord, StatusRecord};
+
+/// What is newly known of one instance, to be committed.
+#[derive(Debug, Clone)]
+pub struct Folded {
+    pub status: StatusRecord,
+    /// Events not seen before, oldest first.
+    pub events: Vec<InstanceEvent>,
+    /// Gone everywhere, as was asked: both records go.
+    pub gone: bool,
+}
+
+pub struct Core {
+    parent: Parent,
+    statuses: BTreeMap<InstanceId, StatusRecord>,
+    dirty: BTreeSet<InstanceId>,
+}
+
+impl Core {
+    pub fn new(config: ParentConfig) -> Self {
+        Self { parent: Parent::new(config), statuses: BTreeMap::new(), dirty: BTreeSet::new() }
+    }
+
+    // ---- records ------------------------------------------------------
+
+    /// Puts back an instance with its status, as the store has them.
+    pub fn restore(&mut self, record: &InstanceRecord, status: Option<StatusRecord>) {
+        let Some(status) = status else { return self.take(record) };
+        let place =
+            status.zone.as_ref().map(|zone| Place { child: zone.into(), generation: status.generation });
+        self.parent.restore(assignment(record, status.generation), place, status.generation);
+        if let Some(seen) = status.observed.clone() {
+            self.parent.restore_seen(seen);
+        }
+        self.dirty.insert(record.id.clone());
+        self.statuses.insert(record.id.clone(), status);
+    }
+
+    /// An instance was asked for or changed.
+    pub fn take(&mut self, record: &InstanceRecord) {
+        let generation = self.statuses.get(&record.id).map_or(Generation::default(), |s| s.generation);
+        self.parent.want(assignment(record, generation));
+        self.dirty.insert(record.id.clone());
+    }
+
+    /// The record of an instance is gone from the store.
+    pub fn forget(&mut self, id: &InstanceId) {
+        self.parent.unwant(id);
+        self.statuses.remove(id);
+        self.dirty.remove(id);
+    }
+
+    pub fn status(&self, id: &InstanceId) -> Option<&StatusRecord> {
+        self.statuses.get(id)
+    }
+
+    // ---- zones ----------------------------------------------------------
+
+    pub fn zone_add(&mut self, zone: &ZoneId, facts: Option<Facts>, now: Timestamp) {
+        self.parent.child_add(zone.into(), facts, now);
+    }
+
+    pub fn zone_known(&self, zone: &ChildId) -> bool {
+        self.parent.child_known(zone)
+    }
+
+    pub fn zone_heard(&mut self, zone: &ChildId, now: Timestamp) {
+        self.parent.heard(zone, now);
+    }
+
+    pub fn zone_lost(&mut self, zone: &ChildId, now: Timestamp) {
+        self.parent.link_lost(zone, now);
+    }
+
+    pub fn zone_alive(&self, zone: &ChildId) -> bool {
+        self.parent.child_alive(zone)
+    }
+
+    pub fn zone_last_seen(&self, zone: &ChildId) -> Option<Timestamp> {
+        self.parent.child_last_seen(zone)
+    }
+
+    pub fn zones(&self) -> Vec<ChildStatus> {
+        self.parent.reports()
+    }
+
+    /// Takes in a zone's report; says whether its facts are new.
+    pub fn zone_observed(&mut self, zone: &ChildId, observed: Observed, now: Timestamp) -> (Ack, bool) {
+        let (ack, fold) = self.parent.observed(zone, observed, now);
+        self.dirty.extend(fold.changed);
+        (ack, fold.children_changed)
+    }
+
+    pub fn zone_desired(&self, zone: &ChildId, have: Option<Revision>) -> Option<Desired> {
+        self.parent.desired(zone, have)
+    }
+
+    pub fn told_take(&mut self) -> BTreeSet<ChildId> {
+        self.parent.told_take()
+    }
+
+    // ---- time -------------------------------------------------------------
+
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.parent.next_deadline()
+    }
+
+    pub fn undecided(&self, now: Timestamp) -> bool {
+        self.parent.undecided(now)
+    }
+
+    /// Lets leases lapse, then places what waits: each decision with the status to commit for it.
+    pub fn decide(&mut self, now: Timestamp, most: usize) -> Vec<(Decision, StatusRecord)> {
+        let fold = self.parent.expire(now);
+        self.dirty.extend(fold.changed);
+        let decisions = self.parent.decide(now, most);
+        decisions.into_iter().map(|decision| self.with_status(decision, now)).collect()
+    }
+
+    /// The decision writes the status record, so nothing else may until it is committed or rejected.
+    fn with_status(&mut self, decision: Decision, now: Timestamp) -> (Decision, StatusRecord) {
+        self.dirty.remove(&decision.id);
+        let old = self.statuses.get(&decision.id);
+        let mut status = old.cloned().unwrap_or_else(|| fresh(&decision.id, now));
+        status.explanation = Some(decision.explanation.clone());
+        status.changed_at = now;
+        status.phase = Phase::Pending;
+        status.zone = None;
+        if let Some(place) = &decision.place {
+            status.zone = place.child.as_str().parse().ok();
+            status.generation = place.generation;
+            status.phase = Phase::Placed;
+            status.observed = None;
+            status.events_seen = 0;
+        }
+        (decision, status)
+    }
+
+    /// The decision is in the store: the zone may hear of it.
+    pub fn committed(&mut self, decision: &Decision, status: StatusRecord) {
+        self.statuses.insert(decision.id.clone(), status);
+        self.parent.confirm(decision);
+        self.dirty.insert(decision.id.clone());
+    }
+
+    /// The decision could not be committed: it is made again.
+    pub fn rejected(&mut self, decision: &Decision) {
+        self.parent.reject(decision);
+        self.dirty.insert(decision.id.clone());
+    }
+
+    // ---- folding ------------------------------------------------------------
+
+    /// At most `most` instances of which the store does not know the latest.
+    pub fn fold(&mut self, now: Timestamp, most: usize) -> Vec<Folded> {
+        let mut folded = Vec::new();
+        while folded.len() < most {
+            let Some(id) = self.dirty.pop_first() else { break };
+            folded.extend(self.fold_one(&id, now));
+        }
+        folded
+    }
+
+    fn fold_one(&self, id: &InstanceId, now: Timestamp) -> Option<Folded> {
+        let mut view = self.parent.view(id)?;
+        let old = self.statuses.get(id);
+        let mut status = old.cloned().unwrap_or_else(|| fresh(id, now));
+        let gone = self.parent.gone(id);
+        let place = self.parent.place_of(id);
+        status.zone = place.and_then(|place| place.child.as_str().parse().ok());
+        status.generation = place.map_or(status.generation, |place| place.generation);
+        view.generation = status.generation;
+        let events: Vec<InstanceEvent> = std::mem::take(&mut view.events)
+            .into_iter()
+            .filter(|event| event.seq > status.events_seen)
+            .collect();
+        status.events_seen = events.last().map_or(status.events_seen, |event| event.seq);
+        status.phase = view.phase;
+        status.observed = Some(view);
+        if !gone && old.is_some_and(|old| same(old, &status)) && events.is_empty() {
+            return None;
+        }
+        status.changed_at = now;
+        Some(Folded { status, events, gone })
+    }
+
+    /// It is in the store.
+    pub fn folded(&mut self, folded: &Folded) {
+        if folded.gone {
+            self.forget(&folded.status.id);
+        } else {
+            self.statuses.insert(folded.status.id.clone(), folded.status.clone());
+        }
+    }
+
+    /// It did not get into the store: once more.
+    pub fn fold_again(&mut self, folded: &Folded) {
+        self.dirty.insert(folded.status.id.clone());
+    }
+
+    pub fn unfolded(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    pub fn ids(&self) -> Vec<InstanceId> {
+        self.parent.ids().cloned().collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.parent.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parent.is_empty()
+    }
+}
+
+fn fresh(id: &InstanceId, now: Timestamp) -> StatusRecord {
+    StatusRecord {
+        id: id.clone(),
+        zone: None,
+        generation: Generation::default(),
+        phase: Phase::Pending,
+        observed: None,
+        explanation: None,
+        events_seen: 0,
+        changed_at: now,
+    }
+}
+
+fn same(old: &StatusRecord, new: &StatusRecord) -> bool {
+    old.zone == new.zone
+        && old.generation == new.generation
+        && old.phase == new.phase
+        && old.observed == new.observed
+}
+
+fn assignment(record: &InstanceRecord, generation: Generation) -> Assignment {
+    Assignment {
+        id: record.id.clone(),
+        tenant: record.tenant.clone(),
+        name: record.name.clone(),
+        generation,
+        run: record.run,
+        restart_count: record.restart_count,
+        spec: record.spec.clone(),
+        image: record.image.clone(),
+    }
+}
+
+/// What users see: the phase, unless deletion was asked for.
+pub fn phase_shown(record: &InstanceRecord, status: Option<&StatusRecord>) -> Phase {
+    match (record.run, status) {
+        (Run::Gone, _) => Phase::Deleting,
+        (_, Some(status)) => status.phase,
+        (_, None) => Phase::Pending,
+    }
+}

@@ -1,0 +1,232 @@
+//! Root over its zones: places instances, lets zones fetch what they should
+//! hold, and folds what they report into the store.
+//!
+//! ```text
+//!  state (instances) ─▶ take ─▶ core ─ decide ─┐
+//!                                │             ├─ one batch ─▶ store ─▶ confirm ─▶ zones hear of it
+//!  zones' reports ───────────────┴─ fold ──────┘
+//! ```
+//! [`core`] has no I/O and is what the simulation runs; this file and
+//! [`commit`] give it the store, [`parent`] the links, [`ask`] the questions.
+
+mod ask;
+mod book;
+mod commit;
+pub mod core;
+mod parent;
+
+pub use book::StoreBook;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use link::Calls;
+use model::{Error, Result, Timestamp};
+use placement::Policy;
+use tier::{Doors, ParentConfig};
+use work::{SharedClock, Wake};
+
+use self::core::Core;
+use crate::image::ImageStore;
+use crate::state::{NoticeBody, State};
+
+/// Instances decided about, and folded, in one batch.
+const BATCH_MAX: usize = 256;
+/// Notices taken at once before the state is looked at again.
+const NOTICES_MAX: usize = 1024;
+/// Leases are looked at this often when nothing else happens.
+const TICK_MAX: Duration = Duration::from_secs(5);
+const EPOCH: &str = "tree-epoch";
+
+#[derive(Debug, Clone)]
+pub struct TreeConfig {
+    /// A zone that was not heard for so long is lost.
+    pub lease_ms: i64,
+    /// A zone whose connection ended is lost after so long.
+    pub gone_grace_ms: i64,
+    /// A zone that refused an instance is not asked again for so long.
+    pub avoid_ms: i64,
+}
+
+impl Default for TreeConfig {
+    fn default() -> Self {
+        Self { lease_ms: 15_000, gone_grace_ms: 15_000, avoid_ms: 5_000 }
+    }
+}
+
+/// A handle; cheap to clone.
+#[derive(Clone)]
+pub struct TreeService(Arc<Inner>);
+
+struct Inner {
+    state: State,
+    images: ImageStore,
+    core: Mutex<Core>,
+    doors: Doors,
+    calls: Calls,
+    clock: SharedClock,
+    wake: Wake,
+    /// The change up to which the core has taken instances.
+    since: Mutex<i64>,
+    /// The fingerprint of the CA that tokens name; set where zones may join.
+    ca: OnceLock<[u8; 32]>,
+}
+
+impl TreeService {
+    /// Builds the tree from the store. [`TreeService::run`] sets it going.
+    pub async fn open(
+        state: State,
+        images: ImageStore,
+        clock: SharedClock,
+        config: TreeConfig,
+    ) -> Result<Self> {
+        let epoch = state.store().counter_next(EPOCH).await.map_err(Error::from)?;
+        let core = Core::new(ParentConfig {
+            by: "root".to_owned(),
+            epoch,
+            policy: Policy::Default,
+            lease_ms: config.lease_ms,
+            gone_grace_ms: config.gone_grace_ms,
+            avoid_ms: config.avoid_ms,
+            children_are_zones: true,
+        });
+        let inner = Inner {
+            state,
+            images,
+            core: Mutex::new(core),
+            doors: Doors::new(),
+            calls: Calls::new(),
+            clock,
+            wake: Wake::new(),
+            since: Mutex::new(-1),
+            ca: OnceLock::new(),
+        };
+        let tree = Self(Arc::new(inner));
+        tree.reload();
+        Ok(tree)
+    }
+
+    /// Lets zones join with tokens that name this CA.
+    pub fn join_with(&self, ca: [u8; 32]) {
+        let _ = self.0.ca.set(ca);
+    }
+
+    /// The calls that the zones' listeners share.
+    pub fn calls(&self) -> Calls {
+        self.0.calls.clone()
+    }
+
+    /// Runs until dropped: wakes on changes of the state, reports and lapsing leases.
+    pub async fn run(&self) {
+        let mut changed = self.0.state.changed();
+        let wake = self.0.wake.clone();
+        let forward = async {
+            while changed.changed().await.is_ok() {
+                wake.wake();
+            }
+        };
+        tokio::join!(forward, self.drive());
+    }
+
+    async fn drive(&self) {
+        loop {
+            let busy = match self.step().await {
+                Ok(busy) => busy,
+                Err(error) => {
+                    tracing::error!(%error, "a step of the tree failed");
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    false
+                }
+            };
+            if !busy {
+                let _ = tokio::time::timeout(self.until_deadline(), self.0.wake.wait()).await;
+            }
+        }
+    }
+
+    fn until_deadline(&self) -> Duration {
+        let Some(deadline) = self.core().next_deadline() else { return TICK_MAX };
+        let ms = deadline.ms_since(self.now()).max(0) as u64 + 1;
+        Duration::from_millis(ms).min(TICK_MAX)
+    }
+
+    /// One round; says whether there may be more to do at once.
+    async fn step(&self) -> Result<bool> {
+        self.take_notices();
+        let now = self.now();
+        let (decided, folded) = {
+            let mut core = self.core();
+            (core.decide(now, BATCH_MAX), core.fold(now, BATCH_MAX))
+        };
+        self.open_doors();
+        if decided.is_empty() && folded.is_empty() {
+            return Ok(false);
+        }
+        futures::join!(self.commit_decided(decided), self.commit_folded(folded));
+        self.open_doors();
+        let core = self.core();
+        Ok(core.unfolded() || core.undecided(now))
+    }
+
+    /// Takes in the instances that users changed since the last look.
+    fn take_notices(&self) {
+        loop {
+            let since = *self.since();
+            let Some((notices, next)) = self.0.state.notices_after(since, NOTICES_MAX) else {
+                return self.reload();
+            };
+            let mut core = self.core();
+            for notice in notices {
+                match notice.body {
+                    NoticeBody::Instance(entry) => core.take(&entry.instance),
+                    NoticeBody::InstanceGone(record) => core.forget(&record.id),
+                    NoticeBody::Zone(zone) => core.zone_add(&zone.id, zone.facts.clone(), self.now()),
+                    NoticeBody::Image(_) | NoticeBody::ImageGone(_) | NoticeBody::ZoneGone(_) => {}
+                }
+            }
+            *self.since() = next;
+            if next == since {
+                return;
+            }
+        }
+    }
+
+    /// Takes in everything: at the start, and when too much was missed.
+    fn reload(&self) {
+        let snapshot = self.0.state.snapshot();
+        let now = self.now();
+        let mut core = self.core();
+        for zone in snapshot.zones.values() {
+            core.zone_add(&zone.id, zone.facts.clone(), now);
+        }
+        for (id, record) in &snapshot.instances {
+            match core.status(id) {
+                Some(_) => core.take(record),
+                None => core.restore(record, snapshot.statuses.get(id).map(|status| status.as_ref().clone())),
+            }
+        }
+        for id in core.ids() {
+            if !snapshot.instances.contains_key(&id) {
+                core.forget(&id);
+            }
+        }
+        *self.since() = snapshot.seq;
+    }
+
+    fn open_doors(&self) {
+        let told = self.core().told_take();
+        self.0.doors.open(told);
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.0.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn since(&self) -> MutexGuard<'_, i64> {
+        self.0.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+}

@@ -1,0 +1,81 @@
+//! Root as the parent of zones on the link.
+
+use futures::future::BoxFuture;
+use link::{BlobSource, ParentHandler};
+use model::exchange::{Ack, Revision};
+use model::{ChildId, Desired, Digest, Error, Facts, Observed, Result, ZoneId};
+use store::Txn;
+
+use super::TreeService;
+use crate::tables::{ZoneRecord, encode, kind};
+
+impl ParentHandler for TreeService {
+    fn observed(&self, child: &ChildId, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
+        let child = child.clone();
+        Box::pin(async move {
+            let facts = observed.facts.clone();
+            let (ack, facts_new) = self.core().zone_observed(&child, observed, self.now());
+            if facts_new {
+                self.zone_keep(&child, facts).await;
+            }
+            self.0.wake.wake();
+            Ok(ack)
+        })
+    }
+
+    fn desired(&self, child: &ChildId, have: Option<Revision>) -> BoxFuture<'_, Result<Desired>> {
+        let child = child.clone();
+        Box::pin(async move {
+            let read = |child: &ChildId, have| self.core().zone_desired(child, have);
+            Ok(self.0.doors.wait(&child, have, read).await)
+        })
+    }
+
+    fn link_state(&self, child: &ChildId, up: bool) {
+        let now = self.now();
+        match up {
+            true => self.core().zone_heard(child, now),
+            false => self.core().zone_lost(child, now),
+        }
+        self.0.wake.wake();
+    }
+
+    fn heard(&self, child: &ChildId) {
+        let now = self.now();
+        self.core().zone_heard(child, now);
+    }
+
+    fn blob(&self, _child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>> {
+        let path = self.0.images.blob_path(digest);
+        let digest = digest.clone();
+        Box::pin(async move {
+            match path {
+                Some(path) => BlobSource::from_file(&path).await,
+                None => Err(Error::not_found(format!("blob {digest}"))),
+            }
+        })
+    }
+
+    fn admits(&self, child: &ChildId) -> bool {
+        self.core().zone_known(child)
+    }
+}
+
+impl TreeService {
+    /// Keeps what a zone says of itself where that matters to people; free
+    /// room changes with every instance and is not kept.
+    async fn zone_keep(&self, child: &ChildId, facts: Facts) {
+        let Ok(id) = child.as_str().parse::<ZoneId>() else { return };
+        let snapshot = self.0.state.snapshot();
+        let Some(zone) = snapshot.zones.get(&id) else { return };
+        let settled = |facts: &Facts| Facts { largest: None, ..facts.clone() };
+        if zone.facts.as_ref().map(settled) == Some(settled(&facts)) {
+            return;
+        }
+        let record = ZoneRecord { facts: Some(facts), ..zone.as_ref().clone() };
+        let txn = Txn::new().put(kind::ZONE, &id, None, Some(zone.name.as_str()), encode(&record));
+        if let Err(error) = self.0.state.commit(txn).await {
+            tracing::warn!(%error, zone = %zone.name, "the facts of a zone were not kept");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Root's REST interface on a real server, a real store and a stub of the tree.
+
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod bad_input;
+mod history;
+mod hostile;
+mod identity;
+mod image;
+mod instance;
+mod openapi;
+mod quota;
+mod scale;
+mod server;
+mod stream;
+mod watch;
+mod world;

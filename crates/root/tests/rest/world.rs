@@ -1,0 +1,207 @@
+//! A cloud for tests: its own data folder, port and store, and a tree that answers by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use link::{ByteStream, Frame};
+use model::exchange::{Ask, InstanceStats, NodeReport};
+use model::{Facts, InstanceSpec, Resources, Result, Role, RuntimeKind, Timestamp, ZoneId};
+use root::image::ImageStore;
+use root::port::{Enrolled, Tree};
+use root::tables::{ZoneRecord, encode, kind};
+use root::{AdminCredentials, Cloud, Config, Endpoints, Running, Shared, State, bootstrap, serve};
+use store::{Store, Txn};
+
+pub struct World {
+    pub cloud: Shared,
+    pub admin: api::Client,
+    pub credentials: AdminCredentials,
+    pub tree: Arc<StubTree>,
+    pub zone: ZoneId,
+    pub running: Running,
+    pub dir: tempfile::TempDir,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        Self::with("memory:").await
+    }
+
+    /// `sqlite:` stands for a file in the world's own folder.
+    pub async fn with(database: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self::open(dir, database).await.0
+    }
+
+    /// Also says whether this was the first start.
+    pub async fn open(dir: tempfile::TempDir, database: &str) -> (Self, bool) {
+        let mut config = Config::new(dir.path());
+        config.listen = "127.0.0.1:0".parse().unwrap();
+        config.database = (database != "sqlite:").then(|| database.to_owned());
+        config.image_upload_max_bytes = 64 << 20;
+        let store = Store::open(&config.database_url()).await.unwrap();
+        let state = State::open(store).await.unwrap();
+        let tree = Arc::new(StubTree::default());
+        let images = ImageStore::open(dir.path().join("images")).unwrap();
+        let cloud =
+            Cloud::new(config, state, tree.clone(), images, Arc::new(work::SystemClock)).await.unwrap();
+        let endpoints =
+            Endpoints { endpoint: String::new(), s3_endpoint: String::new(), ec2_endpoint: String::new() };
+        let made = bootstrap(&cloud, endpoints.clone()).await.unwrap();
+        let first = made.is_some();
+        let credentials = match made {
+            Some(made) => made,
+            None => root::admin_renew(&cloud, endpoints).await.unwrap(),
+        };
+        root::ops::image::builtin_ensure(&cloud).await.unwrap();
+        let running = serve(cloud.clone()).await.unwrap();
+        let admin =
+            api::Client::new(&format!("http://{}", running.addr), Some(credentials.token.clone())).unwrap();
+        let zone = zone_enrol(&cloud, "alpha").await;
+        (Self { cloud, admin, credentials, tree, zone, running, dir }, first)
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.running.addr)
+    }
+
+    /// A client of a new user with this role; the tenant is made when it is not there.
+    pub async fn user(&self, tenant: &str, role: Role) -> api::Client {
+        if self.admin.tenant_get(tenant).await.is_err() {
+            let body = api::TenantCreate { name: tenant.parse().unwrap(), quota: Default::default() };
+            self.admin.tenant_create(&body).await.unwrap();
+        }
+        let name: model::Name = format!("{tenant}-{role}").parse().unwrap();
+        let password = "correct horse".to_owned();
+        let body = api::UserCreate { name: name.clone(), role, password: password.clone() };
+        self.admin.with_tenant(tenant).user_create(&body).await.unwrap();
+        let login = api::Login { tenant: Some(tenant.parse().unwrap()), user: name, password };
+        let done = self.admin.login(&login).await.unwrap();
+        self.admin.with_token(done.token)
+    }
+}
+
+async fn zone_enrol(cloud: &Cloud, name: &str) -> ZoneId {
+    if let Some(zone) = cloud.state.snapshot().zone_find(name) {
+        return zone.id.clone();
+    }
+    let zone = ZoneRecord {
+        id: ZoneId::from_random(rand::random()),
+        name: name.parse().unwrap(),
+        enrolled_at: Timestamp(0),
+        facts: Some(facts(name)),
+    };
+    let txn = Txn::new().insert(kind::ZONE, &zone.id, None, Some(name), encode(&zone));
+    cloud.state.commit(txn).await.unwrap();
+    zone.id
+}
+
+pub fn facts(name: &str) -> Facts {
+    Facts {
+        name: name.parse().unwrap(),
+        version: "0".into(),
+        nodes: 1,
+        archs: vec![model::Arch::HOST],
+        runtimes: vec![RuntimeKind::Container],
+        labels: Default::default(),
+        capacity: Resources::ZERO,
+        largest: None,
+        gpus: vec![],
+        cordoned: false,
+    }
+}
+
+pub fn ask_for(name: &str) -> api::InstanceCreate {
+    api::InstanceCreate { name: name.parse().unwrap(), spec: InstanceSpec::new("busybox") }
+}
+
+/// Answers every question itself and counts questions and wake-ups.
+#[derive(Default)]
+pub struct StubTree {
+    pub wakes: AtomicU64,
+    pub asks: AtomicU64,
+}
+
+impl Tree for StubTree {
+    fn ask(&self, _: &ZoneId, ask: Ask) -> BoxFuture<'_, Result<ByteStream>> {
+        self.asks.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            let (ours, theirs) = ByteStream::pair();
+            tokio::spawn(answer(theirs, ask));
+            Ok(ours)
+        })
+    }
+
+    fn wake(&self) {
+        self.wakes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn zone_live(&self, _: &ZoneId) -> bool {
+        true
+    }
+
+    fn enroll(&self, _: api::EnrolRole, _: Option<ZoneId>) -> BoxFuture<'_, Result<Enrolled>> {
+        Box::pin(async { Ok(Enrolled { token: "once".into(), expires_at: Timestamp(0) }) })
+    }
+}
+
+async fn answer(mut stream: ByteStream, ask: Ask) {
+    let json = |value: serde_json::Value| Frame::Data(Bytes::from(value.to_string()));
+    match ask {
+        Ask::Logs { follow, tail_lines, .. } => {
+            let text = format!("follow {follow} tail {tail_lines:?}\n");
+            let _ = stream.send(Frame::Stdout(Bytes::from(text))).await;
+            if follow {
+                // Until the reader goes.
+                while stream.recv().await.is_some() {}
+                return;
+            }
+            let _ = stream.send(Frame::Eof).await;
+        }
+        Ask::Exec { command, .. } => exec(stream, command).await,
+        Ask::Stats { .. } => {
+            let stats = InstanceStats { memory_bytes: 42, ..InstanceStats::default() };
+            let _ = stream.send(json(serde_json::to_value(stats).unwrap())).await;
+            let _ = stream.send(Frame::Eof).await;
+        }
+        Ask::Nodes => {
+            let report = NodeReport {
+                id: "n-1".into(),
+                facts: facts("node-1"),
+                alive: true,
+                last_seen: Timestamp(0),
+                reserved: Resources::ZERO,
+                instances: 3,
+            };
+            let _ = stream.send(json(serde_json::json!([report]))).await;
+            let _ = stream.send(Frame::Eof).await;
+        }
+        Ask::Cordon { .. } | Ask::Admit { .. } => {
+            let _ = stream.send(json(serde_json::json!({}))).await;
+            let _ = stream.send(Frame::Eof).await;
+        }
+    }
+}
+
+/// Repeats its input in upper case, then ends with 7.
+async fn exec(mut stream: ByteStream, command: Vec<String>) {
+    if command[0] == "missing" {
+        let _ = stream.send(Frame::Error("there is no such program".into())).await;
+        return;
+    }
+    while let Some(frame) = stream.recv().await {
+        match frame {
+            Frame::Data(data) => {
+                let _ = stream.send(Frame::Stdout(data.to_ascii_uppercase().into())).await;
+            }
+            Frame::Resize { rows, cols } => {
+                let _ = stream.send(Frame::Stderr(Bytes::from(format!("{rows}x{cols}")))).await;
+            }
+            Frame::Eof => break,
+            _ => return,
+        }
+    }
+    let _ = stream.send(Frame::Exit { code: 7 }).await;
+}
