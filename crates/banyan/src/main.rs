@@ -1,1 +1,76 @@
-fn main() {}
+//! `banyan`: every role and the command line in one binary.
+//!
+//! ```text
+//!  main ─▶ __shim        one small process per container, before anything else starts
+//!       ─▶ up            a whole cloud on this machine          (up.rs, role/)
+//!       ─▶ cli/<noun>    a person's command, over api::Client   (session.rs, wait.rs)
+//!                        ├─ context.rs    which cloud, as whom
+//!                        ├─ manifest/     files for apply
+//!                        └─ output/       data to stdout, the rest to stderr
+//! ```
+
+mod cli;
+mod context;
+mod failure;
+mod manifest;
+mod output;
+mod role;
+mod session;
+mod stop;
+mod terminal;
+mod up;
+mod wait;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+use tracing_subscriber::EnvFilter;
+
+use failure::{Failure, colour_wanted};
+
+/// The first argument with which the binary becomes the keeper of one container.
+const SHIM: &str = "__shim";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == SHIM) {
+        return ExitCode::from(u8::try_from(node::shim_main(words)).unwrap_or(u8::MAX));
+    }
+    // Other libraries may have chosen already; then theirs is as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let cli = match cli::Cli::from_arg_matches(&cli::command().get_matches()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    log_start(cli.command.is_role());
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            Failure::new(format!("cannot start: {error}")).print();
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = runtime.block_on(cli::run(cli));
+    // A read of standard input cannot be called back and must not hold up the exit.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Logs go to stderr, filtered by BANYAN_LOG: for a role in its own process what happens, else only what went wrong.
+fn log_start(role: bool) {
+    let default = if role { "info" } else { "warn" };
+    let filter = std::env::var("BANYAN_LOG").ok().filter(|text| !text.is_empty());
+    let filter = EnvFilter::try_new(filter.as_deref().unwrap_or(default)).unwrap_or_else(|error| {
+        output::note(format!("BANYAN_LOG is not a filter ({error}); using '{default}'"));
+        EnvFilter::new(default)
+    });
+    let colour = colour_wanted(std::io::stderr().is_terminal());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+}

@@ -1,0 +1,62 @@
+//! Measures a running cloud beside its floor and its peers; `scripts/bench.sh` starts the cloud and calls this.
+//!
+//! ```text
+//! bench start RUNS DATA   POST to observed running, beside the OCI runtime, podman and docker
+//! bench burst COUNT       creates in a burst that find no zone: requests per second and p99
+//! bench fill COUNT        creates in a burst that are placed and started, until all run
+//! bench list COUNT        pages and filters over so many instances; starts a root of its own
+//! bench list-fill COUNT FOLDER, bench floor BUNDLE    parts of the above, in processes of their own
+//! ```
+//! The cloud is named by `BANYAN_ENDPOINT` and `BANYAN_TOKEN`.
+#![allow(clippy::print_stdout)]
+
+mod burst;
+mod floor;
+mod list;
+mod peer;
+mod start;
+mod times;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use api::Client;
+use model::{Bytes, Cpu, InstanceSpec, RestartPolicy};
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let ["floor", bundle] = words[..] {
+        return floor::serve(Path::new(bundle));
+    }
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match words[..] {
+            ["start", runs, data] => start::run(&client()?, count(runs)?, Path::new(data)).await,
+            ["burst", number] => burst::burst(&client()?, count(number)?).await,
+            ["fill", number] => burst::fill(&client()?, count(number)?).await,
+            ["list", number] => list::run(count(number)?).await,
+            ["list-fill", number, folder] => list::prepare(count(number)?, Path::new(folder)).await,
+            _ => bail!("usage: bench start RUNS DATA | burst COUNT | fill COUNT | list COUNT"),
+        }
+    })
+}
+
+fn count(text: &str) -> Result<usize> {
+    text.parse::<usize>().ok().filter(|count| *count > 0).with_context(|| format!("'{text}' is not a count"))
+}
+
+fn client() -> Result<Client> {
+    let endpoint = std::env::var("BANYAN_ENDPOINT").context("BANYAN_ENDPOINT is not set")?;
+    Ok(Client::new(&endpoint, std::env::var("BANYAN_TOKEN").ok())?)
+}
+
+/// The small instance that everything here is measured with.
+fn spec() -> InstanceSpec {
+    let mut spec = InstanceSpec::new("busybox");
+    spec.command = vec!["sleep".into(), "100000".into()];
+    // Enough of a core that the kernel does not hold back the start itself.
+    (spec.cpu, spec.memory, spec.restart) = (Cpu(1000), Bytes::mib(8), RestartPolicy::Never);
+    spec
+}

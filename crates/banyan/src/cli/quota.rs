@@ -1,0 +1,106 @@
+//! `banyan quota get|set`
+
+use api::QuotaReport;
+use clap::{Args, Subcommand};
+use model::{Bytes, Cpu, Quota};
+
+use super::parse;
+use crate::failure::{Failure, Result};
+use crate::output::text::pair;
+use crate::output::{self, note};
+use crate::session::Session;
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  banyan quota get\n  banyan quota set team-a --instances 10 --cpu 4 --memory 8GiB"
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// What a tenant may have, and has.
+    #[command(visible_alias = "show")]
+    Get {
+        /// Name of the tenant (for operators); your own when absent.
+        name: Option<String>,
+    },
+    /// Change what a tenant may have (for operators). What is not named stays.
+    Set {
+        /// Name of the tenant.
+        name: String,
+        #[command(flatten)]
+        quota: QuotaOptions,
+        /// Lift every limit that is not named.
+        #[arg(long)]
+        replace: bool,
+    },
+}
+
+/// The limits as options.
+#[derive(Debug, Clone, Args)]
+pub struct QuotaOptions {
+    /// Most instances.
+    #[arg(long, value_name = "COUNT")]
+    instances: Option<u64>,
+    /// Most cores together, such as 8.
+    #[arg(long, value_name = "CORES", value_parser = parse::quantity::<Cpu>)]
+    cpu: Option<Cpu>,
+    /// Most memory together, such as 16GiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse::quantity::<Bytes>)]
+    memory: Option<Bytes>,
+}
+
+impl QuotaOptions {
+    pub const fn quota(&self) -> Quota {
+        Quota { instances: self.instances, cpu: self.cpu, memory: self.memory }
+    }
+}
+
+/// `3 of 10`, or `3` without a limit.
+pub fn of<T: std::fmt::Display>(used: T, most: Option<T>) -> String {
+    match most {
+        Some(most) => format!("{used} of {most}"),
+        None => used.to_string(),
+    }
+}
+
+pub async fn run(session: &Session, args: Arguments) -> Result<()> {
+    let client = &session.client;
+    let report = match args.verb {
+        Verb::Get { name: None } => client.quota().await?,
+        Verb::Get { name: Some(name) } => {
+            let tenant = client.tenant_get(&name).await?;
+            QuotaReport { tenant: tenant.name, quota: tenant.quota, usage: tenant.usage }
+        }
+        Verb::Set { name, quota, replace } => {
+            let asked = quota.quota();
+            if asked == Quota::default() && !replace {
+                return Err(Failure::new("no limit is named")
+                    .hint("name one, such as --instances 10, or lift all with --replace"));
+            }
+            let before = client.tenant_get(&name).await?;
+            let kept = if replace { Quota::default() } else { before.quota };
+            let quota = Quota {
+                instances: asked.instances.or(kept.instances),
+                cpu: asked.cpu.or(kept.cpu),
+                memory: asked.memory.or(kept.memory),
+            };
+            // With the version that was read, so that two changes at once do not undo each other.
+            let tenant = client.quota_set(&name, &quota, Some(before.version)).await?;
+            note(format!("quota of tenant {}: changed", tenant.name));
+            QuotaReport { tenant: tenant.name, quota: tenant.quota, usage: tenant.usage }
+        }
+    };
+    let name = report.tenant.to_string();
+    output::item(session.format, &report, &name, |report, _| {
+        vec![
+            pair("tenant", &report.tenant),
+            pair("instances", of(report.usage.instances, report.quota.instances)),
+            pair("cpu", of(report.usage.cpu, report.quota.cpu)),
+            pair("memory", of(report.usage.memory, report.quota.memory)),
+        ]
+    })
+}

@@ -1,0 +1,137 @@
+//! A node: a child of its zone over MQTT, with an engine, a bridge and image layers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use link::{EnrollToken, Uplink};
+use model::constraint::Labels;
+use model::{Bytes, Cpu, Digest, Facts, GpuDevice, Name, Resources, Result, RuntimeKind};
+use node::layer::{BlobFetch, LayerStore};
+use node::{BridgeNetwork, Engine, EngineConfig, NodeService};
+use sal::HostFacts;
+use tokio::task::JoinHandle;
+use work::SharedClock;
+
+use super::zone::credentials;
+
+/// Memory that is never given to instances: for the host and for us.
+const MEMORY_RESERVE: Bytes = Bytes::mib(256);
+/// How often unused image layers are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(600);
+
+pub struct NodeOptions {
+    pub name: Name,
+    pub data: PathBuf,
+    /// The zone, by HTTPS and as the address of its broker.
+    pub zone_url: String,
+    pub broker: String,
+    pub bridge: String,
+    pub cgroup_parent: String,
+    pub oci_runtime: Option<PathBuf>,
+    pub labels: Labels,
+    /// How many times over the cores are given away; each instance is still held to its own share.
+    pub cpu_overcommit: u64,
+}
+
+/// A node that runs until it is dropped; its instances go on.
+pub struct NodeRole {
+    pub runtime: PathBuf,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl NodeRole {
+    pub async fn start(options: NodeOptions, token: Option<EnrollToken>, clock: SharedClock) -> Result<Self> {
+        sal::folder_private(&options.data)?;
+        let credentials = credentials(&options.data, &options.zone_url, token, &options.name).await?;
+        let uplink = link::mqtt_uplink(&credentials, &options.broker, &options.zone_url)?;
+        let host = sal::host_facts(&options.data)?;
+        let network = bridge(&options).await?;
+        let layers = LayerStore::open(options.data.join("layers"), Arc::new(Fetch(uplink.clone())))?;
+        let mut config = EngineConfig::new(options.data.join("engine"), options.name.clone());
+        config.oci_runtime = options.oci_runtime.clone();
+        config.cgroup_parent = options.cgroup_parent.clone();
+        let engine = Engine::start(config, clock, Arc::new(layers.clone()), Arc::new(network)).await?;
+        let runtime = engine.runtime().to_owned();
+        let service = NodeService::open(&options.data, facts(&options, &host), engine)?;
+        let running = service.clone();
+        let tasks = vec![
+            tokio::spawn(layers_sweep(layers, service.clone())),
+            tokio::spawn(async move { running.run().await }),
+            tokio::spawn(tier::sync::run(Arc::new(service), uplink)),
+        ];
+        Ok(Self { runtime, tasks })
+    }
+}
+
+/// Lets go of layers that no instance uses any more.
+async fn layers_sweep(layers: LayerStore, service: NodeService) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        match layers.retain(&service.digests()).await {
+            Ok(gone) if gone.is_empty() => {}
+            Ok(gone) => tracing::info!(count = gone.len(), "unused layers removed"),
+            Err(error) => tracing::warn!(%error, "unused layers could not be removed"),
+        }
+    }
+}
+
+impl Drop for NodeRole {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Subnets tried in turn for the bridge; the first that the host does not use is taken. Podman's own
+/// default comes last: podman makes its bridge with its first container, and then the two would clash.
+fn subnets() -> Vec<net::Ipv4Cidr> {
+    let ten = (129..=160).map(|second| format!("10.{second}.0.0/16"));
+    let others = ["172.29.0.0/16", "172.30.0.0/16", "192.168.224.0/20", "10.88.0.0/16"].map(str::to_owned);
+    ten.chain(others).map(|text| text.parse().expect("these are subnets")).collect()
+}
+
+async fn bridge(options: &NodeOptions) -> Result<BridgeNetwork> {
+    let subnets = subnets();
+    let config = net::BridgeConfig::new(&options.bridge, subnets[0], options.data.join("leases.json"));
+    let bridge = net::Bridge::start_any(config, &subnets).await?;
+    Ok(BridgeNetwork::new(bridge))
+}
+
+fn facts(options: &NodeOptions, host: &HostFacts) -> Facts {
+    let mut labels: BTreeMap<String, Vec<String>> =
+        BTreeMap::from([("hostname".to_owned(), vec![host.hostname.clone()])]);
+    labels.extend(options.labels.iter().map(|(key, value)| (key.clone(), vec![value.clone()])));
+    let memory = Bytes(host.memory_total.0.saturating_sub(MEMORY_RESERVE.0));
+    Facts {
+        name: options.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        nodes: 1,
+        archs: vec![host.arch],
+        runtimes: vec![RuntimeKind::Container],
+        labels,
+        capacity: Resources {
+            cpu: Cpu(u64::from(host.cpu_cores) * 1000 * options.cpu_overcommit),
+            memory,
+            disk: host.disk_total,
+        },
+        largest: None,
+        gpus: host.gpus.iter().map(|gpu| GpuDevice { model: gpu.model.clone(), free_milli: 1000 }).collect(),
+        cordoned: false,
+    }
+}
+
+/// Layers come over the link, from the zone.
+struct Fetch(Arc<dyn Uplink>);
+
+impl BlobFetch for Fetch {
+    fn fetch<'a>(&'a self, digest: &'a Digest, into: &'a Path) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let mut file = tokio::fs::File::create(into).await?;
+            self.0.blob(digest, &mut file).await?;
+            file.sync_all().await?;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! `banyan up`: root, zone and node on this machine, in one process, over the real links.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use model::Name;
+use model::constraint::Labels;
+use work::{SharedClock, SystemClock};
+
+use crate::context::{Config as Contexts, Context as CloudContext, config_path};
+use crate::role::node::{NodeOptions, NodeRole};
+use crate::role::root::{RootOptions, RootRole};
+use crate::role::zone::{ZoneOptions, ZoneRole};
+use crate::stop::Stop;
+
+const ZONE: &str = "local";
+/// The first operator's credentials, in the data folder.
+const ADMIN_FILE: &str = "admin.json";
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+#[derive(Debug, clap::Args)]
+pub struct UpArgs {
+    /// Folder that holds everything of this cloud [default: /var/lib/banyan].
+    #[arg(long, env = "BANYAN_DATA")]
+    pub data: Option<PathBuf>,
+    /// Where REST listens.
+    #[arg(long, env = "BANYAN_LISTEN", default_value = "127.0.0.1:7700")]
+    pub listen: SocketAddr,
+    /// Where records are kept: sqlite:PATH or postgres://USER@HOST/NAME [default: a file in the data folder].
+    #[arg(long, env = "BANYAN_DATABASE")]
+    pub database: Option<String>,
+    /// The OCI runtime to use instead of the first of crun and runc that works.
+    #[arg(long, env = "BANYAN_OCI_RUNTIME")]
+    pub oci_runtime: Option<PathBuf>,
+    /// Name of the bridge that instances are attached to.
+    #[arg(long, env = "BANYAN_BRIDGE", default_value = "banyan0")]
+    pub bridge: String,
+    /// Name of the cgroup that instances live under.
+    #[arg(long, env = "BANYAN_CGROUP_PARENT", default_value = "banyan")]
+    pub cgroup_parent: String,
+    /// Name of this node [default: the host's name].
+    #[arg(long, env = "BANYAN_NODE_NAME")]
+    pub node_name: Option<Name>,
+    /// Labels of this node, as key=value; may be repeated.
+    #[arg(long = "label", env = "BANYAN_LABEL", value_delimiter = ',', value_parser = label)]
+    pub labels: Vec<(String, String)>,
+    /// How many times over the cores are given away.
+    #[arg(long, env = "BANYAN_CPU_OVERCOMMIT", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub cpu_overcommit: u64,
+    /// Do not make this cloud the command line's current context.
+    #[arg(long, env = "BANYAN_NO_CONTEXT")]
+    pub no_context: bool,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is not key=value"))?;
+    let labels = Labels::from([(key.to_owned(), value.to_owned())]);
+    model::constraint::labels_validate(&labels).map_err(|error| error.message)?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Runs until it is told to stop; instances go on without it.
+pub async fn run(args: UpArgs) -> anyhow::Result<()> {
+    host_check(args.oci_runtime.is_some())?;
+    let data = args.data.clone().unwrap_or_else(|| PathBuf::from("/var/lib/banyan"));
+    std::fs::create_dir_all(&data)
+        .with_context(|| format!("cannot make the data folder {}", data.display()))?;
+    let data = data.canonicalize()?;
+    let _alone = alone(&data)?;
+    let mut stop = Stop::new()?;
+    let clock: SharedClock = Arc::new(SystemClock);
+    let started = std::time::Instant::now();
+    let cloud = tokio::select! {
+        cloud = Local::start(&args, &data, clock) => cloud?,
+        () = stop.wait() => bail!("stopped while starting"),
+    };
+    let admin = admin_keep(&data, &cloud)?;
+    if !args.no_context {
+        context_keep(&admin)?;
+    }
+    greet(&data, &cloud, started.elapsed());
+    stop.wait().await;
+    say("Stopping. Instances go on; 'banyan up' on the same data takes them over again.");
+    cloud.stop().await;
+    Ok(())
+}
+
+/// Everything of the laptop cloud.
+struct Local {
+    root: RootRole,
+    zone: ZoneRole,
+    node: NodeRole,
+}
+
+impl Local {
+    async fn start(args: &UpArgs, data: &Path, clock: SharedClock) -> anyhow::Result<Self> {
+        let mut config = root::Config::new(data.join("root"));
+        config.listen = args.listen;
+        config.database = args.database.clone();
+        let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let admin = data.join(ADMIN_FILE);
+        let options = RootOptions { config, link_listen: LOOPBACK, link_names: names.clone(), admin };
+        let root = RootRole::start(options, clock.clone()).await?;
+        let zone_name: Name = ZONE.parse()?;
+        let zone_data = data.join("zone");
+        let joined = zone_data.join("identity").exists();
+        let token = if joined { None } else { Some(root.zone_token(&zone_name).await?) };
+        let zone = ZoneOptions {
+            name: zone_name,
+            data: zone_data,
+            root_url: root.link_url(),
+            https_listen: LOOPBACK,
+            mqtt_listen: LOOPBACK,
+            link_names: names,
+        };
+        let zone = ZoneRole::start(zone, token, clock.clone()).await?;
+        let node = node_start(args, data, &zone, clock).await?;
+        Ok(Self { root, zone, node })
+    }
+
+    async fn stop(self) {
+        let Self { root, zone, node } = self;
+        drop(node);
+        drop(zone);
+        root.stop().await;
+    }
+}
+
+async fn node_start(
+    args: &UpArgs,
+    data: &Path,
+    zone: &ZoneRole,
+    clock: SharedClock,
+) -> anyhow::Result<NodeRole> {
+    let name = match &args.node_name {
+        Some(name) => name.clone(),
+        None => node_name(&sal::host_facts(data)?.hostname),
+    };
+    let node_data = data.join("node");
+    let joined = node_data.join("identity").exists();
+    let token = if joined { None } else { Some(zone.node_token(&name).await?) };
+    let options = NodeOptions {
+        name,
+        data: node_data,
+        zone_url: zone.https_url(),
+        broker: zone.mqtt_address().to_string(),
+        bridge: args.bridge.clone(),
+        cgroup_parent: args.cgroup_parent.clone(),
+        oci_runtime: args.oci_runtime.clone(),
+        labels: args.labels.iter().cloned().collect(),
+        cpu_overcommit: args.cpu_overcommit,
+    };
+    Ok(NodeRole::start(options, token, clock).await?)
+}
+
+/// The host's name as a name of ours.
+fn node_name(hostname: &str) -> Name {
+    let text: String = hostname
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(63)
+        .collect();
+    text.trim_matches('-').parse().unwrap_or_else(|_| "node".parse().expect("a name"))
+}
+
+/// Says in one go what is missing on this machine.
+pub fn host_check(runtime_given: bool) -> anyhow::Result<()> {
+    if !cfg!(target_os = "linux") {
+        bail!("banyan up runs containers with the Linux kernel; this is another system");
+    }
+    if !rustix::process::geteuid().is_root() {
+        bail!("banyan up needs root to run containers and networks; run it with sudo");
+    }
+    let mut wanted = vec![("nft", "nftables")];
+    let runtime = runtime_given || sal::program_find("runc").is_some();
+    if !runtime {
+        wanted.push(("crun", "crun"));
+    }
+    if let Some(sentence) = sal::missing_sentence(&sal::missing_programs(&wanted)) {
+        bail!("{sentence}");
+    }
+    Ok(())
+}
+
+/// Holds the data folder alone.
+fn alone(data: &Path) -> anyhow::Result<File> {
+    let path = data.join("banyan.lock");
+    let mut file = File::options().create(true).truncate(false).read(true).write(true).open(&path)?;
+    let lock = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+    if lock.is_err() {
+        let holder = std::fs::read_to_string(&path).unwrap_or_default();
+        bail!(
+            "another banyan (process {}) runs on {}; stop it, or choose another folder with --data",
+            holder.trim(),
+            data.display()
+        );
+    }
+    file.set_len(0)?;
+    write!(file, "{}", std::process::id())?;
+    Ok(file)
+}
+
+/// Keeps the first operator's credentials; later starts only bring the addresses up to date.
+fn admin_keep(data: &Path, cloud: &Local) -> anyhow::Result<root::AdminCredentials> {
+    let path = data.join(ADMIN_FILE);
+    let endpoint = cloud.root.endpoint();
+    let mut admin = match &cloud.root.admin {
+        Some(fresh) => fresh.clone(),
+        None => {
+            let text = std::fs::read(&path).with_context(|| {
+                format!("{} is gone, and the password is known nowhere else", path.display())
+            })?;
+            serde_json::from_slice(&text)?
+        }
+    };
+    admin.endpoint = endpoint.clone();
+    admin.ec2_endpoint = endpoint;
+    admin_write(&path, &admin)?;
+    Ok(admin)
+}
+
+/// Writes credentials where only their owner can read them.
+pub fn admin_write(path: &Path, admin: &root::AdminCredentials) -> model::Result<()> {
+    let text = serde_json::to_vec_pretty(admin).expect("credentials are plain data");
+    Ok(private_write(path, &text)?)
+}
+
+/// Makes this cloud the command line's current context.
+fn context_keep(admin: &root::AdminCredentials) -> anyhow::Result<()> {
+    let path = config_path()?;
+    let mut contexts = Contexts::load(&path)?;
+    let context = CloudContext {
+        endpoint: admin.endpoint.clone(),
+        token: Some(admin.token.clone()),
+        user: Some(admin.user.clone()),
+        tenant: Some(admin.tenant.clone()),
+        s3_endpoint: None,
+        ec2_endpoint: None,
+    };
+    contexts.put(ZONE, context);
+    Ok(contexts.save(&path)?)
+}
+
+/// A whole file with mode 0600: the old one or the new one, never half.
+fn private_write(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let draft = path.with_extension("draft");
+    let _ = std::fs::remove_file(&draft);
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)?;
+    Ok(())
+}
+
+fn greet(data: &Path, cloud: &Local, took: std::time::Duration) {
+    let endpoint = cloud.root.endpoint();
+    say(&format!("Banyan is up ({:.1} s).", took.as_secs_f64()));
+    say("");
+    say(&format!("  REST         {endpoint}/v1   (OpenAPI at {endpoint}/v1/openapi.json)"));
+    say(&format!("  Metrics      {endpoint}/metrics"));
+    say(&format!("  Credentials  {}", data.join(ADMIN_FILE).display()));
+    say(&format!("  OCI runtime  {}", cloud.node.runtime.display()));
+    say("");
+    let banyan = program();
+    say("Next, in another terminal:");
+    say(&format!(
+        "  {banyan} instance create hello --image busybox -- sh -c 'while true; do date; sleep 1; done'"
+    ));
+    say(&format!("  {banyan} instance logs -f hello"));
+    say("");
+    say("Stop with Ctrl-C; instances go on.");
+}
+
+/// How this program is called: by its name where the shell finds it, else by its path.
+fn program() -> String {
+    let Ok(path) = std::env::current_exe() else { return "banyan".to_owned() };
+    let found = sal::program_find("banyan").and_then(|found| found.canonicalize().ok());
+    if found.as_deref() == Some(path.as_path()) { "banyan".to_owned() } else { path.display().to_string() }
+}
+
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,158 @@
+//! A cloud that says what a test tells it to: scripted answers by method and
+//! path. The last answer of a script is repeated.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+#[derive(Clone)]
+pub struct Answer {
+    status: u16,
+    body: Vec<u8>,
+    /// Say that more comes than does, so that the reader sees a broken stream.
+    broken: bool,
+}
+
+pub fn ok(body: Value) -> Answer {
+    Answer { status: 200, body: body.to_string().into_bytes(), broken: false }
+}
+
+pub fn raw(text: &str) -> Answer {
+    Answer { status: 200, body: text.as_bytes().to_vec(), broken: false }
+}
+
+pub fn broken(text: &str) -> Answer {
+    Answer { broken: true, ..raw(text) }
+}
+
+pub fn missing() -> Answer {
+    let problem = json!({"type": "x", "title": "x", "status": 404, "code": "not-found", "detail": "there is no such thing"});
+    Answer { status: 404, body: problem.to_string().into_bytes(), broken: false }
+}
+
+/// An instance as the API shows it, with some fields replaced.
+pub fn instance(change: Value) -> Value {
+    let mut instance = json!({
+        "id": "i-0123456789abcdef0", "name": "web", "tenant": "main", "version": 1,
+        "spec": spec(), "run": "running", "restart_count": 0, "image_id": "img-00000000000000001",
+        "phase": "pending", "created_at": "2026-01-01T00:00:00Z", "created_by": "admin"
+    });
+    for (field, value) in change.as_object().unwrap() {
+        instance[field] = value.clone();
+    }
+    instance
+}
+
+pub fn spec() -> Value {
+    let spec = model::InstanceSpec::new("busybox");
+    serde_json::to_value(spec).unwrap()
+}
+
+pub fn page(items: Value) -> Answer {
+    ok(json!({"items": items, "seq": 1}))
+}
+
+type Scripts = Arc<Mutex<BTreeMap<String, Vec<Answer>>>>;
+
+pub struct Fake {
+    endpoint: String,
+    scripts: Scripts,
+    seen: Arc<Mutex<Vec<String>>>,
+    home: tempfile::TempDir,
+}
+
+impl Fake {
+    pub fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let (scripts, seen) = (Scripts::default(), Arc::new(Mutex::new(Vec::new())));
+        let (ours, log) = (scripts.clone(), seen.clone());
+        // Ends with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (scripts, seen) = (ours.clone(), log.clone());
+                std::thread::spawn(move || serve(stream, &scripts, &seen));
+            }
+        });
+        let fake = Self { endpoint, scripts, seen, home: tempfile::tempdir().unwrap() };
+        fake.on("GET /v1/events", vec![page(json!([]))]);
+        fake
+    }
+
+    /// What `METHOD /path` answers, one after the other.
+    pub fn on(&self, route: &str, answers: Vec<Answer>) {
+        self.scripts.lock().unwrap().insert(route.to_owned(), answers);
+    }
+
+    /// How often a route was asked.
+    pub fn count(&self, route: &str) -> usize {
+        self.seen.lock().unwrap().iter().filter(|seen| *seen == route).count()
+    }
+
+    pub fn run(&self, words: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_banyan"))
+            .args(words)
+            .env_clear()
+            .env("HOME", self.home.path())
+            .env("BANYAN_CONFIG", self.home.path().join("config.yaml"))
+            .env("BANYAN_ENDPOINT", &self.endpoint)
+            .env("BANYAN_TOKEN", "token")
+            .current_dir(self.home.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    pub fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.home.path().join(name), content).unwrap();
+    }
+}
+
+fn serve(stream: TcpStream, scripts: &Scripts, seen: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(stream);
+    while let Some((route, length)) = request(&mut reader) {
+        std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink()).unwrap();
+        seen.lock().unwrap().push(route.clone());
+        let answer = match scripts.lock().unwrap().get_mut(&route) {
+            Some(answers) if answers.len() > 1 => answers.remove(0),
+            Some(answers) => answers[0].clone(),
+            None => missing(),
+        };
+        let more = if answer.broken { 100 } else { 0 };
+        let head = format!(
+            "HTTP/1.1 {} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            answer.status,
+            answer.body.len() + more
+        );
+        let stream = reader.get_mut();
+        if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&answer.body)).is_err()
+            || answer.broken
+        {
+            return;
+        }
+    }
+}
+
+/// Method and path of the next request, and the length of its body.
+fn request(reader: &mut BufReader<TcpStream>) -> Option<(String, u64)> {
+    let mut first = String::new();
+    reader.read_line(&mut first).ok().filter(|count| *count > 0)?;
+    let mut words = first.split_whitespace();
+    let (method, target) = (words.next()?, words.next()?);
+    let route = format!("{method} {}", target.split('?').next()?);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        if line.trim().is_empty() {
+            return Some((route, length));
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Root, a zone and two nodes, each in a process of its own, joined by tokens; then each of them dies.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Child;
+
+use serde_json::Value;
+use support::guard::Remains;
+use support::{Cloud, until};
+
+/// One role of the binary, from its configuration file.
+struct Role<'a> {
+    home: &'a Cloud,
+    role: &'static str,
+    file: PathBuf,
+    process: Option<Child>,
+}
+
+impl<'a> Role<'a> {
+    fn start(home: &'a Cloud, role: &'static str, config: &str) -> Self {
+        let file = home.home.join(format!("{role}.toml"));
+        std::fs::write(&file, config).unwrap();
+        let mut made = Self { home, role, file, process: None };
+        made.again();
+        made
+    }
+
+    fn again(&mut self) {
+        let path = self.home.home.join(format!("{}.log", self.role));
+        let log = std::fs::File::create(&path).unwrap();
+        let mut command = self.home.command(&[self.role, "--config"]);
+        let mut child = command.arg(&self.file).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        let ready = format!("{} is up", self.role);
+        until(&ready, || {
+            let said = std::fs::read_to_string(&path).unwrap();
+            assert!(child.try_wait().unwrap().is_none(), "{} ended: {said}", self.role);
+            said.contains(&ready).then_some(())
+        });
+        self.process = Some(child);
+    }
+
+    fn kill(&mut self) {
+        let mut child = self.process.take().expect("it runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+impl Drop for Role<'_> {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.process.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The command line of the first operator, without a context.
+struct Operator<'a> {
+    home: &'a Cloud,
+    endpoint: String,
+    token: String,
+}
+
+impl Operator<'_> {
+    fn good(&self, words: &[&str]) -> String {
+        let mut command = self.home.command(words);
+        support::good(command.env("BANYAN_ENDPOINT", &self.endpoint).env("BANYAN_TOKEN", &self.token))
+    }
+
+    fn get(&self, name: &str) -> Value {
+        serde_json::from_str(&self.good(&["instance", "get", name, "-o", "json"])).unwrap()
+    }
+
+    fn wait(&self, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        until(what, || Some(self.get(name)).filter(|seen| holds(seen)))
+    }
+}
+
+fn node_config(cloud: &Cloud, name: &str, https: u16, mqtt: u16, token: &str) -> String {
+    let data = cloud.data().join("node");
+    format!(
+        "name = \"{name}\"\ndata = \"{}\"\nzone = \"https://127.0.0.1:{https}\"\nbroker = \"127.0.0.1:{mqtt}\"\n\
+         token = \"{}\"\nbridge = \"{tag}\"\ncgroup_parent = \"{tag}\"\n",
+        data.display(),
+        token.trim(),
+        tag = cloud.tag
+    )
+}
+
+#[test]
+fn separate_roles_keep_their_promises_when_each_of_them_is_killed() {
+    let (first, second) = (Cloud::new(), Cloud::new());
+    let (rest, link, https, mqtt) = (free_port(), free_port(), free_port(), free_port());
+    let data = first.data();
+    let config = format!(
+        "data = \"{}\"\nlisten = \"127.0.0.1:{rest}\"\nlink_listen = \"127.0.0.1:{link}\"\nnames = [\"127.0.0.1\"]\n",
+        data.join("root").display()
+    );
+    let mut root = Role::start(&first, "root", &config);
+    let admin = std::fs::read(data.join("root/admin.json")).unwrap();
+    let admin: Value = serde_json::from_slice(&admin).unwrap();
+    let token = admin["token"].as_str().unwrap().to_owned();
+    let operator = Operator { home: &first, endpoint: format!("http://127.0.0.1:{rest}"), token };
+
+    let token = operator.good(&["enroll", "zone"]);
+    let config = format!(
+        "name = \"east\"\ndata = \"{}\"\nroot = \"https://127.0.0.1:{link}\"\ntoken = \"{}\"\n\
+         https_listen = \"127.0.0.1:{https}\"\nmqtt_listen = \"127.0.0.1:{mqtt}\"\nnames = [\"127.0.0.1\"]\n",
+        data.join("zone").display(),
+        token.trim()
+    );
+    let mut zone = Role::start(&first, "zone", &config);
+    until("the zone is there", || operator.good(&["zone", "list"]).contains("connected").then_some(()));
+    let join = |cloud, name| {
+        let token = operator.good(&["enroll", "node", "--zone", "east"]);
+        Role::start(cloud, "node", &node_config(cloud, name, https, mqtt, &token))
+    };
+    let mut node = join(&first, "one");
+
+    let create = ["instance", "create", "web", "--image", "busybox", "--", "sleep", "100000"];
+    operator.good(&create);
+    let seen = operator.get("web");
+    let id = seen["id"].as_str().unwrap().to_owned();
+    let life = first.life(&id);
+
+    // Everything above and beside the container dies; the container does not notice.
+    node.kill();
+    zone.kill();
+    root.kill();
+    root.again();
+    zone.again();
+    node.again();
+    operator
+        .wait("web", "it is seen running again", |seen| seen["phase"] == "running" && seen["node"] == "one");
+    until("it answers again", || {
+        let mut command = first.command(&["instance", "exec", "web", "--", "true"]);
+        command.env("BANYAN_ENDPOINT", &operator.endpoint).env("BANYAN_TOKEN", &operator.token);
+        command.status().unwrap().success().then_some(())
+    });
+    assert_eq!(first.life(&id), life, "adopted, not started again");
+
+    // A node that stays away loses its instance to the other, under a newer generation.
+    let _other = join(&second, "two");
+    node.kill();
+    operator
+        .wait("web", "it runs on the other node", |seen| seen["phase"] == "running" && seen["node"] == "two");
+    node.again();
+    until("the first node drops what is no longer its own", || {
+        (Remains::look(&data, &first.tag) == Remains::default()).then_some(())
+    });
+    assert_eq!(operator.get("web")["node"], "two");
+    let story = operator.good(&["event", "list", "--subject", "web", "-o", "json"]);
+    assert!(story.contains("node one was lost"), "{story}");
+
+    operator.good(&["instance", "delete", "web"]);
+    assert_eq!(Remains::look(&second.data(), &second.tag), Remains::default());
+}

@@ -1,0 +1,14 @@
+//! One cloud, started once, and used through the command line and the client by many tests.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod apply;
+mod health;
+mod images;
+mod limits;
+mod network;
+mod room;
+mod tenants;
+mod tour;
