@@ -1,0 +1,62 @@
+//! What must hold, whatever happens.
+
+use std::collections::BTreeMap;
+
+use model::{Generation, InstanceId, Phase, Run};
+
+use crate::world::{Actor, World};
+
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// Which host ever held an instance under a generation.
+    holders: BTreeMap<(InstanceId, Generation), Actor>,
+    violation: Option<String>,
+}
+
+impl Checks {
+    /// No instance is in two places under the same generation.
+    pub fn holds(&mut self, id: &InstanceId, generation: Generation, host: Actor) {
+        let holder = *self.holders.entry((id.clone(), generation)).or_insert(host);
+        if holder != host && self.violation.is_none() {
+            self.violation =
+                Some(format!("{id} under generation {generation} is on hosts {holder} and {host}"));
+        }
+    }
+
+    pub fn violation(&self) -> Option<&String> {
+        self.violation.as_ref()
+    }
+}
+
+/// What a user was told is so: the last acknowledged wish for every instance.
+pub type Wishes = BTreeMap<InstanceId, Run>;
+
+impl World {
+    /// Nothing acknowledged is lost and everything has converged; or what has not.
+    pub fn unconverged(&self, wishes: &Wishes) -> Option<String> {
+        for (id, run) in wishes {
+            let holders: Vec<Actor> = self
+                .nodes
+                .iter()
+                .filter(|node| node.exists && node.containers.contains_key(id))
+                .map(|node| node.actor)
+                .collect();
+            let phase = self.root.statuses.get(id).map(|status| status.phase);
+            let known = self.root.records.contains_key(id);
+            let fine = match run {
+                Run::Running => holders.len() == 1 && phase == Some(Phase::Running),
+                Run::Stopped => holders.is_empty() && phase == Some(Phase::Stopped),
+                Run::Gone => holders.is_empty() && !known,
+            };
+            if !fine {
+                return Some(format!(
+                    "{id} should be {run:?}: on hosts {holders:?}, known {known}, phase {phase:?}"
+                ));
+            }
+        }
+        self.nodes.iter().filter(|node| node.exists).find_map(|node| {
+            let id = node.containers.keys().find(|id| !wishes.contains_key(*id))?;
+            Some(format!("{id} on host {} was never asked for", node.actor))
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! What goes wrong, and what comes back.
+
+use crate::world::{Actor, Event, ROOT, World};
+
+impl World {
+    /// Starts a process from its disk.
+    pub fn start(&mut self, actor: Actor) {
+        let now = self.now;
+        let life = if actor == ROOT {
+            self.root.start(now);
+            self.root.life
+        } else if self.is_zone(actor) {
+            self.zone(actor).start(now);
+            self.zone(actor).life
+        } else {
+            if !self.node(actor).exists {
+                return;
+            }
+            self.node(actor).start();
+            self.node_act(actor);
+            self.node(actor).life
+        };
+        self.say(|| format!("start {actor}"));
+        self.after_ms(0, Event::Tick { actor, life });
+    }
+
+    pub fn up(&self, actor: Actor) -> bool {
+        match actor {
+            ROOT => self.root.core.is_some(),
+            zone if zone <= self.zones.len() => self.zones[zone - 1].core.is_some(),
+            node => self.nodes[node - 1 - self.zones.len()].child.is_some(),
+        }
+    }
+
+    fn kill(&mut self, actor: Actor) {
+        self.say(|| format!("kill {actor}"));
+        match actor {
+            ROOT => self.root.kill(),
+            zone if self.is_zone(zone) => self.zone(zone).kill(),
+            node => self.node(node).kill(),
+        }
+    }
+
+    /// One fault, chosen by chance.
+    pub fn fault(&mut self) {
+        let actors = self.actors() as i64;
+        let actor = self.between(0, actors - 1) as Actor;
+        match self.between(0, 9) {
+            0..=4 if self.up(actor) => {
+                self.kill(actor);
+                let back = self.between(50, 25_000);
+                self.after_ms(back, Event::Restart { actor });
+            }
+            5..=6 if actor > self.zones.len() && self.up(actor) => {
+                self.say(|| format!("host {actor} loses power"));
+                self.node(actor).crash();
+                let back = self.between(1_000, 40_000);
+                self.after_ms(back, Event::Restart { actor });
+            }
+            7 if actor > self.zones.len() => self.lose_for_good(actor),
+            _ if actor != ROOT => self.cut_link(actor),
+            _ => {}
+        }
+    }
+
+    /// At most one node of every zone is lost for good, so that there is room for everything.
+    fn lose_for_good(&mut self, actor: Actor) {
+        let zone = self.node(actor).zone;
+        if self.nodes.iter().any(|node| node.zone == zone && !node.exists) {
+            return;
+        }
+        self.say(|| format!("host {actor} is lost for good"));
+        let node = self.node(actor);
+        node.crash();
+        node.exists = false;
+    }
+
+    /// Cuts one or both directions between an actor and its parent, for a while.
+    fn cut_link(&mut self, actor: Actor) {
+        let parent = self.parent_of(actor);
+        self.say(|| format!("cut {actor} from {parent}"));
+        let side = self.between(0, 2);
+        if side != 1 {
+            self.cut.insert((actor, parent));
+        }
+        if side != 0 {
+            self.cut.insert((parent, actor));
+        }
+        let back = self.between(100, 30_000);
+        self.after_ms(back, Event::Heal { a: actor, b: parent });
+    }
+
+    /// Everything that can come back does.
+    pub fn calm(&mut self) {
+        self.cut.clear();
+        self.weather = crate::world::Weather::FAIR;
+        for actor in 0..self.actors() {
+            if !self.up(actor) {
+                self.start(actor);
+            }
+        }
+    }
+}

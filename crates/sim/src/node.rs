@@ -1,0 +1,205 @@
+//! A node in the simulation: the real child half, and containers that outlive its process.
+
+use std::collections::BTreeMap;
+
+use model::exchange::Revision;
+use model::{
+    Arch, Assignment, Bytes, Cpu, Facts, Generation, InstanceId, ObservedInstance, Phase, Resources, Run,
+    RuntimeKind,
+};
+use tier::{Child, Inbox};
+
+use crate::world::{Actor, Event, Message, Reporting, World};
+
+/// A container on the host, whoever watches it.
+#[derive(Debug)]
+pub struct Container {
+    pub generation: Generation,
+    pub running: bool,
+    token: u64,
+}
+
+type Disk = (Option<Revision>, BTreeMap<InstanceId, Assignment>);
+
+pub struct Node {
+    pub actor: Actor,
+    pub zone: Actor,
+    pub life: u64,
+    pub child: Option<Child>,
+    /// False once the host is lost for good.
+    pub exists: bool,
+    disk: Disk,
+    pending: BTreeMap<u64, Disk>,
+    writes: u64,
+    pub containers: BTreeMap<InstanceId, Container>,
+    reporting: Reporting,
+}
+
+impl Node {
+    pub fn new(actor: Actor, zone: Actor) -> Self {
+        Self {
+            actor,
+            zone,
+            life: 0,
+            child: None,
+            exists: true,
+            disk: Disk::default(),
+            pending: BTreeMap::new(),
+            writes: 0,
+            containers: BTreeMap::new(),
+            reporting: Reporting::default(),
+        }
+    }
+
+    pub fn start(&mut self) {
+        self.life += 1;
+        let (at, kept) = self.disk.clone();
+        self.child = Some(Child::new(self.life, facts(self.actor), Inbox::restore(at, kept.into_values())));
+        self.pending.clear();
+        self.reporting = Reporting::default();
+    }
+
+    /// The process dies; its containers go on.
+    pub fn kill(&mut self) {
+        self.child = None;
+        self.pending.clear();
+    }
+
+    /// The host dies with everything on it but its disk.
+    pub fn crash(&mut self) {
+        self.kill();
+        self.containers.clear();
+    }
+}
+
+fn facts(actor: Actor) -> Facts {
+    Facts {
+        name: format!("node-{actor}").parse().expect("a name"),
+        version: "sim".to_owned(),
+        nodes: 1,
+        archs: vec![Arch::Amd64],
+        runtimes: vec![RuntimeKind::Container],
+        labels: BTreeMap::from([("rack".to_owned(), vec![format!("r{}", actor % 4)])]),
+        capacity: Resources { cpu: Cpu(16_000), memory: Bytes::gib(32), disk: Bytes::gib(100) },
+        largest: None,
+        gpus: Vec::new(),
+        cordoned: false,
+    }
+}
+
+impl World {
+    pub fn node_message(&mut self, actor: Actor, message: Message) {
+        let node = self.node(actor);
+        let Some(child) = node.child.as_mut() else { return };
+        match message {
+            Message::Desired(desired) => {
+                node.reporting.heard(desired.at.epoch);
+                if child.desired(*desired).is_ok_and(|changed| !changed.is_empty()) {
+                    let kept = child.assignments().map(|a| (a.id.clone(), a.clone())).collect();
+                    node.writes += 1;
+                    node.pending.insert(node.writes, (child.have(), kept));
+                    let (life, write) = (node.life, node.writes);
+                    self.write(actor, life, write);
+                } else {
+                    self.node_poll(actor);
+                }
+            }
+            Message::Ack { request, ack } => {
+                if let Some(facts) = node.reporting.answered(request, ack) {
+                    child.told(facts);
+                    self.node_report(actor);
+                }
+            }
+            Message::Poll { .. } | Message::Observed { .. } => {}
+        }
+    }
+
+    /// The desired set is on the disk: act on it.
+    pub fn node_durable(&mut self, actor: Actor, write: u64) {
+        let node = self.node(actor);
+        let Some(disk) = node.pending.remove(&write) else { return };
+        node.disk = disk;
+        self.node_act(actor);
+        self.node_poll(actor);
+    }
+
+    pub fn node_poll(&mut self, actor: Actor) {
+        let node = self.node(actor);
+        let (zone, Some(child)) = (node.zone, node.child.as_ref()) else { return };
+        let have = child.have();
+        self.send(actor, zone, Message::Poll { have });
+    }
+
+    /// Makes what is on the disk true, and says how it is.
+    pub fn node_act(&mut self, actor: Actor) {
+        let node = self.node(actor);
+        if node.child.is_none() {
+            return;
+        }
+        let wanted = node.disk.1.clone();
+        node.containers.retain(|id, _| wanted.get(id).is_some_and(|a| a.run == Run::Running));
+        let mut starts = Vec::new();
+        for (id, assignment) in wanted.iter().filter(|(_, a)| a.run == Run::Running) {
+            match node.containers.get_mut(id) {
+                Some(container) => container.generation = container.generation.max(assignment.generation),
+                None => starts.push((id.clone(), assignment.generation)),
+            }
+        }
+        for (id, generation) in starts {
+            let token = self.between(0, i64::MAX - 1) as u64;
+            self.node(actor).containers.insert(id.clone(), Container { generation, running: false, token });
+            let took = self.between(15, 80);
+            self.after_ms(took, Event::Started { actor, id, token });
+        }
+        let held: Vec<(InstanceId, Generation)> =
+            self.node(actor).containers.iter().map(|(id, c)| (id.clone(), c.generation)).collect();
+        for (id, generation) in held {
+            self.checks.holds(&id, generation, actor);
+        }
+        self.node_observe(actor);
+    }
+
+    pub fn node_started(&mut self, actor: Actor, id: &InstanceId, token: u64) {
+        let node = self.node(actor);
+        if let Some(container) = node.containers.get_mut(id).filter(|c| c.token == token) {
+            container.running = true;
+        }
+        self.node_observe(actor);
+    }
+
+    fn node_observe(&mut self, actor: Actor) {
+        let node = self.node(actor);
+        let Some(child) = node.child.as_mut() else { return };
+        for (id, assignment) in &node.disk.1 {
+            let phase = match (assignment.run, node.containers.get(id)) {
+                (Run::Gone, _) => Phase::Gone,
+                (Run::Stopped, _) => Phase::Stopped,
+                (Run::Running, Some(container)) if container.running => Phase::Running,
+                (Run::Running, _) => Phase::Creating,
+            };
+            let mut seen = ObservedInstance::new(id.clone(), assignment.generation, phase);
+            seen.node = Some(child.facts().name.clone());
+            child.observe(seen);
+        }
+        for id in child.observed_ids() {
+            if !node.disk.1.contains_key(&id) {
+                child.forget(&id);
+            }
+        }
+        self.node_report(actor);
+    }
+
+    pub fn node_report(&mut self, actor: Actor) {
+        let now = self.now;
+        let node = self.node(actor);
+        let zone = node.zone;
+        let Some(child) = node.child.as_ref() else { return };
+        if !node.reporting.idle(now) {
+            return;
+        }
+        if let Some(observed) = child.report(node.reporting.acked) {
+            let request = node.reporting.sent(now, observed.facts.clone());
+            self.send(actor, zone, Message::Observed { request, observed: Box::new(observed) });
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Many nodes and instances, no faults: how time and memory grow.
+
+use std::time::Instant;
+
+use model::{Phase, Run};
+
+use crate::check::Wishes;
+use crate::world::World;
+
+const NODES_PER_ZONE: usize = 1_000;
+const STEPS: usize = 10;
+/// The unit of times in `/proc`, the same on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+pub fn run(nodes: usize) -> anyhow::Result<()> {
+    let zones = nodes.div_ceil(NODES_PER_ZONE).max(1);
+    let mut world = World::new(1, zones, nodes.div_ceil(zones), false);
+    let mut wishes = Wishes::new();
+    let settled = world.now.plus_ms(2_000);
+    world.run_until(settled, &mut wishes, false).map_err(anyhow::Error::msg)?;
+    crate::report(&format!("{zones} zones, {nodes} nodes; memory {} MiB", resident_mib()));
+    crate::report("instances   wall s    cpu s   per cpu second   simulated s   memory MiB");
+    for step in 1..=STEPS {
+        let (began, cpu) = (Instant::now(), cpu_s());
+        let simulated = world.now;
+        let count = nodes * 10 / STEPS;
+        for _ in 0..count {
+            let mut record = world.record();
+            record.spec.cpu = model::Cpu(500);
+            wishes.insert(record.id.clone(), Run::Running);
+            world.root.accept(record);
+        }
+        world.root_step();
+        while world.root.statuses.values().filter(|s| s.phase == Phase::Running).count() < step * count {
+            let until = world.now.plus_ms(100);
+            world.run_until(until, &mut wishes, false).map_err(anyhow::Error::msg)?;
+            anyhow::ensure!(
+                world.now.ms_since(simulated) < 600_000,
+                "did not converge in ten simulated minutes"
+            );
+        }
+        let (wall, cpu) = (began.elapsed().as_secs_f64(), cpu_s() - cpu);
+        crate::report(&format!(
+            "{:>9}   {wall:>6.2}   {cpu:>6.2}   {:>14.0}   {:>11.1}   {:>10}",
+            step * count,
+            count as f64 / cpu.max(0.01),
+            world.now.ms_since(simulated) as f64 / 1000.0,
+            resident_mib()
+        ));
+    }
+    Ok(())
+}
+
+/// What this process used of a core so far; on a busy machine it says more than the wall clock.
+fn cpu_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 =
+        after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
+    ticks as f64 / TICKS_PER_SECOND
+}
+
+fn resident_mib() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    pages * 4096 / (1 << 20)
+}

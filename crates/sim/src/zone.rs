@@ -1,0 +1,192 @@
+//! A zone in the simulation: the real core over a simulated ledger.
+
+use std::collections::BTreeMap;
+
+use model::Timestamp;
+use model::exchange::Revision;
+use placement::Policy;
+use tier::ledger::Write;
+use tier::{Decision, ParentConfig};
+use zone::core::{Core, Kept};
+
+use crate::root::LEASE_MS;
+use crate::world::{Actor, Message, ROOT, Reporting, World, actor_of, child_id};
+
+pub struct Zone {
+    pub actor: Actor,
+    pub life: u64,
+    pub core: Option<Core>,
+    /// The disk: the writes that became durable, in order.
+    disk: Vec<Write>,
+    pending: BTreeMap<u64, (Vec<Write>, Vec<Decision>)>,
+    writes: u64,
+    deciding: bool,
+    reporting: Reporting,
+    /// What this zone has, as its waiting poll at root says; root's memory.
+    pub waiting: Option<Option<Revision>>,
+    /// The polls of its nodes that wait here.
+    node_waiting: BTreeMap<Actor, Option<Revision>>,
+}
+
+impl Zone {
+    pub fn new(actor: Actor) -> Self {
+        Self {
+            actor,
+            life: 0,
+            core: None,
+            disk: Vec::new(),
+            pending: BTreeMap::new(),
+            writes: 0,
+            deciding: false,
+            reporting: Reporting::default(),
+            waiting: None,
+            node_waiting: BTreeMap::new(),
+        }
+    }
+
+    pub fn start(&mut self, now: Timestamp) {
+        self.life += 1;
+        let mut kept = Kept::default();
+        kept.apply(&self.disk);
+        self.compact();
+        let name = format!("zone-{}", self.actor);
+        let config = ParentConfig {
+            by: name.clone(),
+            epoch: self.life,
+            policy: Policy::Default,
+            lease_ms: LEASE_MS,
+            gone_grace_ms: LEASE_MS / 2,
+            avoid_ms: 5_000,
+            children_are_zones: false,
+        };
+        self.core = Some(Core::new(name.parse().expect("a name"), "sim", config, kept, now));
+        self.pending.clear();
+        self.deciding = false;
+        self.reporting = Reporting::default();
+        self.node_waiting.clear();
+    }
+
+    /// Keeps only the last write of every key.
+    fn compact(&mut self) {
+        let last: BTreeMap<String, Write> =
+            self.disk.drain(..).map(|write| (write.key.clone(), write)).collect();
+        self.disk = last.into_values().filter(|write| write.value.is_some()).collect();
+    }
+
+    pub fn kill(&mut self) {
+        self.core = None;
+        self.pending.clear();
+    }
+}
+
+impl World {
+    pub fn zone_step(&mut self, actor: Actor) {
+        let now = self.now;
+        let zone = self.zone(actor);
+        let Some(core) = zone.core.as_mut() else { return };
+        if !zone.deciding {
+            let step = core.step(now);
+            if !step.decisions.is_empty() {
+                zone.deciding = true;
+                self.zone_write(actor, step.writes, step.decisions);
+            }
+        }
+        self.zone_tell(actor);
+        self.zone_report(actor);
+    }
+
+    fn zone_write(&mut self, actor: Actor, writes: Vec<Write>, decisions: Vec<Decision>) {
+        let zone = self.zone(actor);
+        zone.writes += 1;
+        let (write, life) = (zone.writes, zone.life);
+        zone.pending.insert(write, (writes, decisions));
+        self.write(actor, life, write);
+    }
+
+    fn zone_tell(&mut self, actor: Actor) {
+        let zone = self.zone(actor);
+        let Some(core) = zone.core.as_mut() else { return };
+        let mut out = Vec::new();
+        for node in core.told_take() {
+            let to = actor_of(&node);
+            let Some(have) = zone.node_waiting.get(&to).copied() else { continue };
+            if let Some(desired) = core.node_desired(&node, have) {
+                zone.node_waiting.remove(&to);
+                out.push((to, desired));
+            }
+        }
+        for (to, desired) in out {
+            self.send(actor, to, Message::Desired(Box::new(desired)));
+        }
+    }
+
+    fn zone_report(&mut self, actor: Actor) {
+        let now = self.now;
+        let zone = self.zone(actor);
+        let Some(core) = zone.core.as_mut() else { return };
+        if !zone.reporting.idle(now) {
+            return;
+        }
+        if let Some(observed) = core.report(zone.reporting.acked) {
+            let request = zone.reporting.sent(now, observed.facts.clone());
+            self.send(actor, ROOT, Message::Observed { request, observed: Box::new(observed) });
+        }
+    }
+
+    pub fn zone_durable(&mut self, actor: Actor, write: u64) {
+        let zone = self.zone(actor);
+        let Some((writes, decisions)) = zone.pending.remove(&write) else { return };
+        zone.disk.extend(writes);
+        let Some(core) = zone.core.as_mut() else { return };
+        if !decisions.is_empty() {
+            zone.deciding = false;
+            core.committed(&decisions);
+        }
+        self.zone_step(actor);
+    }
+
+    pub fn zone_message(&mut self, actor: Actor, from: Actor, message: Message) {
+        let now = self.now;
+        let zone = self.zone(actor);
+        let Some(core) = zone.core.as_mut() else { return };
+        match message {
+            Message::Desired(desired) if from == ROOT => {
+                zone.reporting.heard(desired.at.epoch);
+                if let Ok(writes) = core.desired(*desired) {
+                    self.zone_write(actor, writes, Vec::new());
+                }
+                self.zone_poll(actor);
+                self.zone_step(actor);
+            }
+            Message::Ack { request, ack } if from == ROOT => {
+                if let Some(facts) = zone.reporting.answered(request, ack) {
+                    core.told(facts);
+                    self.zone_report(actor);
+                }
+            }
+            Message::Poll { have } => {
+                let node = child_id(from, false);
+                core.node_heard(&node, now);
+                match core.node_desired(&node, have) {
+                    Some(desired) => {
+                        zone.node_waiting.remove(&from);
+                        self.send(actor, from, Message::Desired(Box::new(desired)));
+                    }
+                    None => drop(zone.node_waiting.insert(from, have)),
+                }
+            }
+            Message::Observed { request, observed } => {
+                let ack = core.node_observed(&child_id(from, false), *observed, now);
+                self.send(actor, from, Message::Ack { request, ack });
+                self.zone_step(actor);
+            }
+            Message::Desired(_) | Message::Ack { .. } => {}
+        }
+    }
+
+    pub fn zone_poll(&mut self, actor: Actor) {
+        let Some(core) = self.zone(actor).core.as_ref() else { return };
+        let have = core.have();
+        self.send(actor, ROOT, Message::Poll { have });
+    }
+}
