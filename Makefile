@@ -1,0 +1,34 @@
+# The commands of this repository. `make` alone lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help up test check sim bench fmt clean
+
+SEEDS ?= 1000
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+up: ## install what the host lacks, build, and start a whole cloud on this machine
+	@exec scripts/up.sh
+
+test: ## install what the tests need, then run every check and every test
+	@exec scripts/test.sh
+
+check: ## the quick part of test: formatting, clippy, tidy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo xtask tidy
+
+sim: ## the simulated cloud under seeded faults; SEEDS=1000 of them
+	cargo run --release --package sim -- --seeds $(SEEDS)
+
+bench: ## measure, beside the floor and the competition, and print tables
+	@exec scripts/bench.sh
+
+fmt: ## format all code
+	cargo fmt --all
+
+clean: ## remove what was built
+	cargo clean

@@ -1,0 +1,212 @@
+#!/usr/bin/env bash
+# The whole of `make bench`: starts clouds of its own, measures them beside the
+# floor and the competition in the same run, and prints tables. Nothing is left behind.
+#
+#   RUNS=200 BURST=1000 SCALE=10000 LIST=100000 SETTLE=60 OPENB_DIR=path/to/openb make bench
+# shellcheck source=scripts/env.sh
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+scripts/host-packages.sh test
+need_cargo
+need_root "The measurements run real containers, which only root may." "make bench"
+
+runs=${RUNS:-200}
+burst=${BURST:-1000}
+scale=${SCALE:-10000}
+list=${LIST:-100000}
+# Seconds before an idle process is measured.
+settle=${SETTLE:-60}
+folder=$(mktemp -d)
+bridge="bnb$((RANDOM % 10000))"
+cgroup="banyan-bench-$$"
+cloud_pid=""
+role_pids=()
+database_running=""
+
+finish() {
+    stop_cloud
+    stop_roles
+    networks_remove
+    [ -n "$database_running" ] && as_postgres pg_ctl -D "$folder/postgres/data" -m immediate stop >/dev/null 2>&1
+    rm -rf "$folder"
+}
+trap finish EXIT
+
+# Clouds leave their bridge to the next start on the same data; here there is none.
+networks_remove() {
+    ip link delete "$bridge" 2>/dev/null || true
+    nft delete table inet "$bridge" 2>/dev/null || true
+    nft delete table bridge "$bridge" 2>/dev/null || true
+    find /sys/fs/cgroup -maxdepth 3 -depth -type d -path "*/$cgroup*" -exec rmdir {} + 2>/dev/null || true
+}
+
+stop_cloud() {
+    [ -z "$cloud_pid" ] && return
+    kill -TERM "$cloud_pid" 2>/dev/null || true
+    wait "$cloud_pid" 2>/dev/null || true
+    cloud_pid=""
+}
+
+# start_cloud NAME [OPTION...]: sets BANYAN_ENDPOINT and BANYAN_TOKEN.
+start_cloud() {
+    local name=$1 port
+    shift
+    port=$((20000 + RANDOM % 20000))
+    target/release/banyan up --data "$folder/$name" --listen "127.0.0.1:$port" --no-context \
+        --bridge "$bridge" --cgroup-parent "$cgroup" "$@" 2>"$folder/$name.log" >&2 &
+    cloud_pid=$!
+    export BANYAN_ENDPOINT="http://127.0.0.1:$port"
+    for _ in $(seq 300); do
+        if curl -fs "$BANYAN_ENDPOINT/v1/health" >/dev/null && [ -s "$folder/$name/admin.json" ]; then
+            BANYAN_TOKEN=$(jq -r .token "$folder/$name/admin.json")
+            export BANYAN_TOKEN
+            return
+        fi
+        kill -0 "$cloud_pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    say "The cloud did not start:"
+    tail -20 "$folder/$name.log" >&2
+    exit 1
+}
+
+as_postgres() {
+    local bin
+    bin=$(dirname "$(compgen -G '/usr/lib/postgresql/*/bin/postgres' | sort -V | tail -1)")
+    setpriv --reuid postgres --regid postgres --init-groups "$bin/$1" "${@:2}"
+}
+
+start_database() {
+    mkdir -p "$folder/postgres"
+    chmod 755 "$folder"
+    chown postgres: "$folder/postgres"
+    as_postgres initdb -D "$folder/postgres/data" -A trust >/dev/null
+    database_port=$((20000 + RANDOM % 20000))
+    as_postgres pg_ctl -D "$folder/postgres/data" -w -l "$folder/postgres/log" \
+        -o "-p $database_port -c listen_addresses=127.0.0.1 -k $folder/postgres" start >/dev/null
+    database_running=yes
+    as_postgres createdb -h 127.0.0.1 -p "$database_port" banyan
+}
+
+# idle PID WHAT: memory of a process that has nothing to do, and its share of a core over 30 s.
+idle() {
+    local pid=$1 what=$2 ticks before after seconds=30
+    ticks=$(getconf CLK_TCK)
+    before=$(awk '{print $14 + $15}' "/proc/$pid/stat")
+    sleep "$seconds"
+    after=$(awk '{print $14 + $15}' "/proc/$pid/stat")
+    awk -v what="$what" '/^VmRSS/ { printf "%-28s %6.1f MB resident", what, $2 / 1000 }' "/proc/$pid/status"
+    awk -v used=$((after - before)) -v ticks="$ticks" -v over="$seconds" \
+        'BEGIN { printf ", %.2f %% of a core\n", used / ticks / over * 100 }'
+}
+
+# role NAME: starts that role from its configuration file and waits until it says that it is up.
+role() {
+    local name=$1
+    target/release/banyan "$name" --config "$folder/$name.toml" >"$folder/$name.log" 2>&1 &
+    role_pids+=($!)
+    for _ in $(seq 300); do
+        grep -q "$name is up" "$folder/$name.log" && return
+        kill -0 "${role_pids[-1]}" 2>/dev/null || break
+        sleep 0.1
+    done
+    say "The $name did not start:"
+    tail -20 "$folder/$name.log" >&2
+    exit 1
+}
+
+# Root, a zone and a node as processes of their own.
+start_roles() {
+    local port=$((20000 + RANDOM % 20000))
+    cat >"$folder/root.toml" <<END
+data = "$folder/root"
+listen = "127.0.0.1:$port"
+link_listen = "127.0.0.1:$((port + 1))"
+names = []
+END
+    role root
+    export BANYAN_ENDPOINT="http://127.0.0.1:$port"
+    BANYAN_TOKEN=$(jq -r .token "$folder/root/admin.json")
+    export BANYAN_TOKEN
+    cat >"$folder/zone.toml" <<END
+name = "bench"
+data = "$folder/zone"
+root = "https://127.0.0.1:$((port + 1))"
+token = "$(target/release/banyan enroll zone 2>>"$folder/enroll.log")"
+https_listen = "127.0.0.1:$((port + 2))"
+mqtt_listen = "127.0.0.1:$((port + 3))"
+names = []
+END
+    role zone
+    cat >"$folder/node.toml" <<END
+name = "bench"
+data = "$folder/node"
+zone = "https://127.0.0.1:$((port + 2))"
+broker = "127.0.0.1:$((port + 3))"
+token = "$(target/release/banyan enroll node --zone bench 2>>"$folder/enroll.log")"
+bridge = "$bridge"
+cgroup_parent = "$cgroup"
+END
+    role node
+}
+
+stop_roles() {
+    local pid
+    for pid in "${role_pids[@]}"; do
+        kill -TERM "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
+    role_pids=()
+}
+
+step "building"
+# In one go: apart, the packages would ask for other features of what they share, and build it again.
+cargo build --release --package banyan --package sim --package placement --bins --examples
+bench=target/release/examples/bench
+
+step "start of one container (SQLite)"
+start_cloud sqlite
+"$bench" start "$runs" "$folder/sqlite"
+stop_cloud
+
+step "idle"
+start_cloud idle
+sleep "$settle"
+idle "$cloud_pid" "banyan up"
+stop_cloud
+start_roles
+sleep "$settle"
+idle "${role_pids[0]}" "banyan root alone"
+idle "${role_pids[1]}" "banyan zone alone"
+idle "${role_pids[2]}" "banyan node alone"
+stop_roles
+
+step "$burst creates in a burst that wait for a zone"
+start_cloud burst
+printf 'SQLite:     '
+"$bench" burst "$burst"
+stop_cloud
+start_database
+start_cloud postgres --database "postgres://postgres@127.0.0.1:$database_port/banyan"
+printf 'PostgreSQL: '
+"$bench" burst "$burst"
+stop_cloud
+
+step "$burst creates in a burst that are placed and started (SQLite)"
+start_cloud fill --cpu-overcommit 100
+"$bench" fill "$burst"
+stop_cloud
+
+step "placement"
+if [ -n "${OPENB_DIR:-}" ]; then
+    target/release/examples/placement_bench all "$OPENB_DIR"
+else
+    say "(set OPENB_DIR to the folder of the openb trace to measure packing as well)"
+    target/release/examples/placement_bench speed
+fi
+
+step "scale: $scale simulated nodes"
+target/release/banyan-sim --scale "$scale"
+
+step "lists and filters over $list instances"
+"$bench" list "$list"
