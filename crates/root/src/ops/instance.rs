@@ -241,7 +241,6 @@ impl<'a> Filter<'a> {
         let node = || status.and_then(|s| s.observed.as_ref()).and_then(|o| o.node.as_ref());
         self.phase.is_none_or(|phase| entry.phase() == phase)
             && self.run.is_none_or(|run| entry.instance.run == run)
-            && self.name.is_none_or(|pattern| glob(pattern, entry.instance.name.as_str()))
             && self.image.is_none_or(|image| spec.image == image)
             && labels_match(&spec.labels, &self.labels)
             && self
@@ -281,7 +280,8 @@ pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Instan
     Ok(Page { items, next, seq: snapshot.seq })
 }
 
-/// One more than the limit, so that a next page is known to exist.
+/// One more than the limit, so that a next page is known to exist. Names are sorted, so only those
+/// that begin as the pattern does are walked, and only those that fit it are looked into.
 fn collect<'a>(
     entries: Option<&'a OrdMap<Name, Entry>>,
     after: Option<&Name>,
@@ -289,9 +289,21 @@ fn collect<'a>(
     limit: usize,
     found: &mut Vec<&'a Entry>,
 ) {
-    let start = after.cloned().map_or(Bound::Unbounded, Bound::Excluded);
     let Some(entries) = entries else { return };
-    let fitting = entries.range((start, Bound::Unbounded)).map(|(_, entry)| entry).filter(|e| filter.fits(e));
+    let pattern = filter.name.unwrap_or("*");
+    let head = pattern.split('*').next().unwrap_or_default();
+    let start = match (after, head.parse::<Name>().ok()) {
+        (Some(after), Some(head)) if head > *after => Bound::Included(head),
+        (Some(after), _) => Bound::Excluded(after.clone()),
+        (None, Some(head)) => Bound::Included(head),
+        (None, None) => Bound::Unbounded,
+    };
+    let fitting = entries
+        .range((start, Bound::Unbounded))
+        .take_while(|(name, _)| name.as_str() < head || name.as_str().starts_with(head))
+        .filter(|(name, _)| glob(pattern, name.as_str()))
+        .map(|(_, entry)| entry)
+        .filter(|entry| filter.fits(entry));
     found.extend(fitting.take(limit + 1 - found.len().min(limit + 1)));
 }
 

@@ -11,8 +11,8 @@ use crate::history::{Actor, Line, journal};
 use crate::tables::{InstanceRecord, StatusRecord, encode, kind};
 
 impl TreeService {
-    /// Commits each decision if the instance is still as it was when it was decided about.
-    pub(super) async fn commit_decided(&self, decided: Vec<(Decision, StatusRecord)>) {
+    /// Commits each decision if the instance is still as it was when it was decided about; says whether all were kept.
+    pub(super) async fn commit_decided(&self, decided: Vec<(Decision, StatusRecord)>) -> bool {
         let commits = decided.into_iter().map(|(decision, status)| async move {
             match self.decision_txn(&decision, &status) {
                 Some(txn) => (self.0.state.commit(txn).await.is_ok(), decision, status),
@@ -20,6 +20,7 @@ impl TreeService {
             }
         });
         let done = join_all(commits).await;
+        let all_kept = done.iter().all(|(kept, ..)| *kept);
         let mut core = self.core();
         for (kept, decision, status) in done {
             if kept {
@@ -28,6 +29,7 @@ impl TreeService {
                 core.rejected(&decision);
             }
         }
+        all_kept
     }
 
     fn decision_txn(&self, decision: &Decision, status: &StatusRecord) -> Option<Txn> {
@@ -44,7 +46,8 @@ impl TreeService {
         Some(txn.put(kind::STATUS, &record.id, Some(record.tenant.as_str()), None, encode(status)))
     }
 
-    pub(super) async fn commit_folded(&self, folded: Vec<Folded>) {
+    /// Commits what is newly known; says whether all of it was kept.
+    pub(super) async fn commit_folded(&self, folded: Vec<Folded>) -> bool {
         let commits = folded.into_iter().map(|item| async move {
             let kept = match self.folded_txn(&item) {
                 Some(txn) => self.0.state.commit(txn).await,
@@ -57,6 +60,7 @@ impl TreeService {
             (kept.is_ok(), item)
         });
         let done = join_all(commits).await;
+        let all_kept = done.iter().all(|(kept, _)| *kept);
         let mut core = self.core();
         for (kept, item) in done {
             if kept {
@@ -65,6 +69,7 @@ impl TreeService {
                 core.fold_again(&item);
             }
         }
+        all_kept
     }
 
     fn folded_txn(&self, item: &Folded) -> Option<Txn> {

@@ -36,6 +36,8 @@ const BATCH_MAX: usize = 256;
 const NOTICES_MAX: usize = 1024;
 /// Leases are looked at this often when nothing else happens.
 const TICK_MAX: Duration = Duration::from_secs(5);
+/// Pause after the store refused something.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const EPOCH: &str = "tree-epoch";
 
 #[derive(Debug, Clone)]
@@ -162,7 +164,11 @@ impl TreeService {
         if decided.is_empty() && folded.is_empty() {
             return Ok(false);
         }
-        futures::join!(self.commit_decided(decided), self.commit_folded(folded));
+        let (decided, folded) = futures::join!(self.commit_decided(decided), self.commit_folded(folded));
+        if !(decided && folded) {
+            // The store did not take something; it is tried again, but not at once and for ever.
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
         self.open_doors();
         let core = self.core();
         Ok(core.unfolded() || core.undecided(now))
