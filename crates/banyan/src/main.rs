@@ -11,6 +11,7 @@
 
 mod cli;
 mod context;
+mod down;
 mod failure;
 mod manifest;
 mod output;

@@ -17,6 +17,8 @@ use crate::role::root::{RootOptions, RootRole};
 use crate::role::zone::{ZoneOptions, ZoneRole};
 use crate::stop::Stop;
 
+/// Where a cloud lives unless told otherwise.
+pub const DATA_DEFAULT: &str = "/var/lib/banyan";
 const ZONE: &str = "local";
 /// The first operator's credentials, in the data folder.
 const ADMIN_FILE: &str = "admin.json";
@@ -66,7 +68,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 /// Runs until it is told to stop; instances go on without it.
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     host_check(args.oci_runtime.is_some())?;
-    let data = args.data.clone().unwrap_or_else(|| PathBuf::from("/var/lib/banyan"));
+    let data = args.data.clone().unwrap_or_else(|| PathBuf::from(DATA_DEFAULT));
     std::fs::create_dir_all(&data)
         .with_context(|| format!("cannot make the data folder {}", data.display()))?;
     let data = data.canonicalize()?;
@@ -107,7 +109,7 @@ impl Local {
         let root = RootRole::start(options, clock.clone()).await?;
         let zone_name: Name = ZONE.parse()?;
         let zone_data = data.join("zone");
-        let joined = zone_data.join("identity").exists();
+        let joined = crate::role::zone::joined(&zone_data)?;
         let token = if joined { None } else { Some(root.zone_token(&zone_name).await?) };
         let zone = ZoneOptions {
             name: zone_name,
@@ -141,7 +143,7 @@ async fn node_start(
         None => node_name(&sal::host_facts(data)?.hostname),
     };
     let node_data = data.join("node");
-    let joined = node_data.join("identity").exists();
+    let joined = crate::role::zone::joined(&node_data)?;
     let token = if joined { None } else { Some(zone.node_token(&name).await?) };
     let options = NodeOptions {
         name,
@@ -188,7 +190,7 @@ pub fn host_check(runtime_given: bool) -> anyhow::Result<()> {
 }
 
 /// Holds the data folder alone.
-fn alone(data: &Path) -> anyhow::Result<File> {
+pub fn alone(data: &Path) -> anyhow::Result<File> {
     let path = data.join("banyan.lock");
     let mut file = File::options().create(true).truncate(false).read(true).write(true).open(&path)?;
     let lock = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
@@ -274,7 +276,7 @@ fn greet(data: &Path, cloud: &Local, took: std::time::Duration) {
     ));
     say(&format!("  {banyan} instance logs -f hello"));
     say("");
-    say("Stop with Ctrl-C; instances go on.");
+    say(&format!("Stop with Ctrl-C; instances go on until '{banyan} down' ends them."));
 }
 
 /// How this program is called: by its name where the shell finds it, else by its path.
@@ -284,6 +286,6 @@ fn program() -> String {
     if found.as_deref() == Some(path.as_path()) { "banyan".to_owned() } else { path.display().to_string() }
 }
 
-fn say(line: &str) {
+pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

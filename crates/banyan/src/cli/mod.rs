@@ -126,6 +126,8 @@ pub struct RootArguments {
 pub enum Command {
     /// Start a whole cloud on this machine: root, zone and node.
     Up(crate::up::UpArgs),
+    /// End every instance that `up` left on this machine, and its network.
+    Down(crate::down::DownArgs),
     /// Run this machine as root alone, set up by a file.
     Root(RootArguments),
     /// Containers: create, watch, enter, stop, delete.
@@ -226,6 +228,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
     let open = || Session::open(globals);
     match cli.command {
         Command::Up(args) => crate::up::run(args).await.map(|()| 0).map_err(Into::into),
+        Command::Down(args) => crate::down::run(args).await.map(|()| 0).map_err(Into::into),
         Command::Root(args) => role::root(&args.config).await.map(|()| 0).map_err(Into::into),
         Command::Instance(args) => instance::run(&open()?, args).await,
         Command::Ps(args) => instance::list::run(&open()?, args).await.map(|()| 0),

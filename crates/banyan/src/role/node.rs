@@ -48,7 +48,7 @@ impl NodeRole {
         let credentials = credentials(&options.data, &options.zone_url, token, &options.name).await?;
         let uplink = link::mqtt_uplink(&credentials, &options.broker, &options.zone_url)?;
         let host = sal::host_facts(&options.data)?;
-        let network = bridge(&options).await?;
+        let network = BridgeNetwork::new(bridge(&options.bridge, &options.data).await?);
         let layers = LayerStore::open(options.data.join("layers"), Arc::new(Fetch(uplink.clone())))?;
         let mut config = EngineConfig::new(options.data.join("engine"), options.name.clone());
         config.oci_runtime = options.oci_runtime.clone();
@@ -78,6 +78,44 @@ async fn layers_sweep(layers: LayerStore, service: NodeService) {
     }
 }
 
+/// Ends every instance of a node that does not run, and takes its network away. What was asked for stays
+/// asked for: the next start makes it true again.
+pub async fn clear(
+    data: &Path,
+    name: Name,
+    bridge_name: &str,
+    cgroup_parent: &str,
+    clock: SharedClock,
+) -> Result<usize> {
+    let bridge = bridge(bridge_name, data).await?;
+    let layers = LayerStore::open(data.join("layers"), Arc::new(NoFetch))?;
+    let mut config = EngineConfig::new(data.join("engine"), name);
+    config.cgroup_parent = cgroup_parent.to_owned();
+    let engine =
+        Engine::start(config, clock, Arc::new(layers), Arc::new(BridgeNetwork::new(bridge.clone()))).await?;
+    let count = engine.observed().len();
+    let mut changed = engine.changed();
+    engine.apply(Vec::new());
+    while !engine.observed().is_empty() {
+        let _ = changed.changed().await;
+    }
+    engine.shutdown().await;
+    bridge.stop().await?;
+    if let Ok(cgroups) = node::cgroup::Cgroups::find(cgroup_parent) {
+        cgroups.parent_remove();
+    }
+    Ok(count)
+}
+
+/// Nothing is fetched where everything goes.
+struct NoFetch;
+
+impl BlobFetch for NoFetch {
+    fn fetch<'a>(&'a self, digest: &'a Digest, _into: &'a Path) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { Err(model::Error::unavailable(format!("layer {digest} is not fetched now"))) })
+    }
+}
+
 impl Drop for NodeRole {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
@@ -92,11 +130,11 @@ fn subnets() -> Vec<net::Ipv4Cidr> {
     ten.chain(others).map(|text| text.parse().expect("these are subnets")).collect()
 }
 
-async fn bridge(options: &NodeOptions) -> Result<BridgeNetwork> {
+/// The node's network: made, or taken over as it is.
+async fn bridge(name: &str, data: &Path) -> Result<net::Bridge> {
     let subnets = subnets();
-    let config = net::BridgeConfig::new(&options.bridge, subnets[0], options.data.join("leases.json"));
-    let bridge = net::Bridge::start_any(config, &subnets).await?;
-    Ok(BridgeNetwork::new(bridge))
+    let config = net::BridgeConfig::new(name, subnets[0], data.join("leases.json"));
+    net::Bridge::start_any(config, &subnets).await
 }
 
 fn facts(options: &NodeOptions, host: &HostFacts) -> Facts {

@@ -111,6 +111,11 @@ impl Drop for ZoneRole {
     }
 }
 
+/// Whether a role with this data folder has its certificate already.
+pub fn joined(data: &std::path::Path) -> Result<bool> {
+    Ok(Credentials::load(&data.join("identity"))?.is_some())
+}
+
 /// The certificate from an earlier life, or a new one for the token.
 pub async fn credentials(
     data: &std::path::Path,

@@ -107,3 +107,26 @@ fn a_lost_credentials_file_is_made_anew_and_the_old_ones_end() {
     cloud.good(&["whoami"]);
     cloud.bad(&["--endpoint", &cloud.endpoint(), "--token", &old, "whoami"]);
 }
+
+#[test]
+fn down_ends_what_up_left_and_up_brings_it_back() {
+    let cloud = Cloud::start(&[]);
+    let made = id(&cloud.create("web", &[], FOREVER));
+    let names = ["--bridge", &cloud.tag, "--cgroup-parent", &cloud.tag];
+    let data = cloud.data();
+    let down = [&["down", "--data", data.to_str().unwrap()], &names[..]].concat();
+    says(&cloud.bad(&down), &["another banyan", "runs on"]);
+    cloud.terminate();
+    let before = cloud.life(&made);
+    cloud.good(&down);
+    assert_eq!(cloud.remains(), guard::Remains::default());
+    cloud.up(&[]);
+    let started = cloud.folder(&made).join("started.json");
+    let again = until("it is started again", || started.exists().then(|| cloud.life(&made)));
+    assert_ne!(again, before);
+    cloud.wait("web", "running again", |seen| seen["phase"] == "running");
+    cloud.good(&["instance", "delete", "web"]);
+    cloud.terminate();
+    cloud.good(&[&down[..], &["--purge"]].concat());
+    assert!(!data.exists());
+}
