@@ -24,6 +24,12 @@ pub struct Session {
 impl Session {
     /// Decides which cloud is meant and prepares to speak to it. Nothing is sent yet.
     pub fn open(globals: &Globals) -> Result<Self> {
+        // A script whose variable is empty must not act as whoever is logged in here.
+        if globals.token.as_deref() == Some("") {
+            return Err(
+                Failure::new("the token is empty").hint("give one with --token, or unset BANYAN_TOKEN")
+            );
+        }
         let config = Config::load(&config_path()?)?;
         let target = resolve(&config, &globals.overrides())?;
         let mut client = Client::new(&target.endpoint, target.token)?;

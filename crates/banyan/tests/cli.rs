@@ -216,3 +216,12 @@ fn a_reader_that_goes_away_is_no_error() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(!Path::new(&cli.config()).exists());
 }
+
+#[test]
+fn an_empty_token_is_not_whoever_is_logged_in() {
+    let cli = Cli::new();
+    cli.contexts();
+    says(&cli.bad(&["--token", "", "instance", "list"]), &["the token is empty"]);
+    let output = cli.command(&["instance", "list"]).env("BANYAN_TOKEN", "").output().unwrap();
+    says(&text(&output.stderr), &["the token is empty", "unset BANYAN_TOKEN"]);
+}

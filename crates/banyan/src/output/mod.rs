@@ -44,7 +44,11 @@ pub fn note(text: impl AsRef<str>) {
 /// Writes a value as JSON or YAML.
 fn structured<T: Serialize + ?Sized>(format: Format, value: &T) -> Result<String> {
     match format {
-        Format::Yaml => yaml_serde::to_string(value).map_err(|e| Failure::new(e.to_string())),
+        // By way of JSON, so that both say the same: YAML alone would tag what is one of several.
+        Format::Yaml => {
+            let value = serde_json::to_value(value).map_err(|e| Failure::new(e.to_string()))?;
+            yaml_serde::to_string(&value).map_err(|e| Failure::new(e.to_string()))
+        }
         _ => serde_json::to_string_pretty(value)
             .map(|text| text + "\n")
             .map_err(|e| Failure::new(e.to_string())),

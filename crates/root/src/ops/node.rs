@@ -129,7 +129,8 @@ pub async fn cordon(
     let mut stream = tokio::time::timeout(ASK_TIMEOUT, asked).await.unwrap_or_else(|_| Err(late()))?;
     read(&mut stream, REPORT_MAX).await?;
     let line = Line {
-        tenant: None,
+        // What operators do to the cloud itself is in the history of their own tenant.
+        tenant: Some(&caller.principal.tenant),
         what: if cordoned { "node.cordon" } else { "node.uncordon" },
         kind: "node",
         id: &node.id,

@@ -66,7 +66,8 @@ pub async fn enroll(cloud: &Cloud, caller: &Caller, ask: EnrolmentCreate) -> Res
     let word =
         serde_json::to_value(role).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
     let line = Line {
-        tenant: None,
+        // What operators do to the cloud itself is in the history of their own tenant.
+        tenant: Some(&caller.principal.tenant),
         what: "enrolment.create",
         kind: "enrolment",
         id: &word,

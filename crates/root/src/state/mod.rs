@@ -255,11 +255,16 @@ async fn follow_once(inner: &std::sync::Weak<Inner>, store: &Store, seq: &mut i6
     }
 }
 
+/// `an` before the kinds that begin with a vowel that is spoken.
+fn article(kind: &str) -> &'static str {
+    if kind.starts_with(['e', 'i']) { "an" } else { "a" }
+}
+
 /// What a failed commit means to a caller.
 pub fn commit_error(error: CommitError) -> Error {
     match error {
         CommitError::NameTaken { name, kind, .. } => {
-            Error::conflict(format!("there is already a {kind} named '{name}'"))
+            Error::conflict(format!("there is already {} {kind} named '{name}'", article(&kind)))
                 .at("name")
                 .hint("choose another name or delete the old one")
         }

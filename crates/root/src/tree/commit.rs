@@ -1,5 +1,7 @@
 //! Decisions and news on their way into the store.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use model::InstanceEvent;
 use store::Txn;
@@ -42,7 +44,14 @@ impl TreeService {
             }
             None => ("instance.unplaceable", "no zone fits; see why".to_owned()),
         };
-        let txn = self.with_line(txn, record, &Actor::root(), what, message);
+        // That nothing fits is told once, not with every new look.
+        let known = |status: &Arc<StatusRecord>| {
+            decision.place.is_none() && status.zone.is_none() && status.explanation.is_some()
+        };
+        let txn = match snapshot.statuses.get(&record.id).is_some_and(known) {
+            true => txn,
+            false => self.with_line(txn, record, &Actor::root(), what, message),
+        };
         Some(txn.put(kind::STATUS, &record.id, Some(record.tenant.as_str()), None, encode(status)))
     }
 
