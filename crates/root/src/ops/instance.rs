@@ -290,8 +290,7 @@ fn collect<'a>(
     found: &mut Vec<&'a Entry>,
 ) {
     let Some(entries) = entries else { return };
-    let pattern = filter.name.unwrap_or("*");
-    let head = pattern.split('*').next().unwrap_or_default();
+    let head = filter.name.and_then(|pattern| pattern.split('*').next()).unwrap_or_default();
     let start = match (after, head.parse::<Name>().ok()) {
         (Some(after), Some(head)) if head > *after => Bound::Included(head),
         (Some(after), _) => Bound::Excluded(after.clone()),
@@ -300,8 +299,8 @@ fn collect<'a>(
     };
     let fitting = entries
         .range((start, Bound::Unbounded))
-        .take_while(|(name, _)| name.as_str() < head || name.as_str().starts_with(head))
-        .filter(|(name, _)| glob(pattern, name.as_str()))
+        .take_while(|(name, _)| head.is_empty() || name.as_str() < head || name.as_str().starts_with(head))
+        .filter(|(name, _)| filter.name.is_none_or(|pattern| glob(pattern, name.as_str())))
         .map(|(_, entry)| entry)
         .filter(|entry| filter.fits(entry));
     found.extend(fitting.take(limit + 1 - found.len().min(limit + 1)));
