@@ -11,6 +11,8 @@ pub enum WatchKind {
     Instance,
     Image,
     Zone,
+    Workload,
+    App,
 }
 
 impl WatchKind {
@@ -19,6 +21,8 @@ impl WatchKind {
             Self::Instance => "instance",
             Self::Image => "image",
             Self::Zone => "zone",
+            Self::Workload => "workload",
+            Self::App => "app",
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod instance;
 pub mod page;
 pub mod place;
 pub mod problem;
+pub mod workload;
 
 pub use client::{
     Client, ExecOptions, ExecReceiver, ExecSender, ExecStream, ListQuery, LogsOptions, Upload, WatchStream,
@@ -26,8 +27,14 @@ pub use identity::{
 pub use image::{Image, ImagePull};
 pub use instance::{Instance, InstanceCreate, InstanceWhy};
 pub use page::Page;
-pub use place::{EnrolRole, Enrolment, EnrolmentCreate, Node, NodeCordon, Zone};
+pub use place::{
+    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, PlaceModeSet, PlatformHealth, Zone,
+};
 pub use problem::Problem;
+pub use workload::{
+    App, AppCreate, AppMember, AppUpdate, AppWorkload, Workload, WorkloadCreate, WorkloadRevision,
+    WorkloadRollback, WorkloadScale, WorkloadStatus, WorkloadUpdate,
+};
 
 /// What `GET /v1/health` answers.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

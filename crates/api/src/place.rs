@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use model::{Arch, GpuDevice, Name, Resources, RuntimeKind, Timestamp, ZoneId};
+use model::constraint::Labels;
+use model::{
+    Arch, Area, Check, GpuDevice, Leg, Light, Name, PlaceMode, Resources, RuntimeKind, Timestamp, Usage,
+    ZoneId,
+};
 use serde::{Deserialize, Serialize};
 
 /// A zone. Users see its name and whether it is there; operators see the rest.
@@ -22,6 +26,8 @@ pub struct ZoneDetails {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
     pub instances: u64,
+    #[serde(default)]
+    pub mode: PlaceMode,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Facts>,
 }
@@ -35,8 +41,18 @@ pub struct Facts {
     pub runtimes: Vec<RuntimeKind>,
     pub labels: BTreeMap<String, Vec<String>>,
     pub capacity: Resources,
+    /// What of the capacity is not given away; of a zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<Resources>,
+    /// The largest free amount of each resource on any one node; of a zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest: Option<Resources>,
     pub gpus: Vec<GpuDevice>,
     pub cordoned: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub area: Option<Area>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub legs: BTreeMap<String, Leg>,
 }
 
 impl From<model::Facts> for Facts {
@@ -48,8 +64,12 @@ impl From<model::Facts> for Facts {
             runtimes: facts.runtimes,
             labels: facts.labels,
             capacity: facts.capacity,
+            free: facts.free,
+            largest: facts.largest,
             gpus: facts.gpus,
             cordoned: facts.cordoned,
+            area: facts.area,
+            legs: facts.legs,
         }
     }
 }
@@ -64,14 +84,49 @@ pub struct Node {
     pub last_seen: Timestamp,
     pub reserved: Resources,
     pub instances: u64,
+    #[serde(default)]
+    pub mode: PlaceMode,
+    /// Of a node that empties: why what is left is still there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// How far its clock is ahead of the zone's, in milliseconds.
+    #[serde(default)]
+    pub clock_ahead_ms: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_until: Option<Timestamp>,
     pub facts: Facts,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+/// Opens, cordons or drains a node or a zone, or puts a node into maintenance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NodeCordon {
-    /// True: the node takes no new instances.
-    pub cordoned: bool,
+pub struct PlaceModeSet {
+    pub mode: PlaceMode,
+    /// Also move instances whose policy is to wait for their node.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Labels of a node that stand beside those of its own configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeLabels {
+    #[serde(default)]
+    pub set: Labels,
+    #[serde(default)]
+    pub unset: Vec<String>,
+}
+
+/// How the platform itself is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PlatformHealth {
+    /// The worst of all checks.
+    pub light: Light,
+    pub at: Timestamp,
+    /// Worst first.
+    pub checks: Vec<Check>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

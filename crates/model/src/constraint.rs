@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::geo::{Area, Degrees};
 use crate::resources::Arch;
 
 pub const LABELS_MAX: usize = 32;
+pub const TERMS_MAX: usize = 16;
 pub const LABEL_KEY_MAX: usize = 63;
 pub const LABEL_VALUE_MAX: usize = 128;
 
@@ -21,6 +23,9 @@ pub struct Constraints {
     /// Name or id of the only zone that will do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// Name of the only node that will do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Labels the node must carry, with these values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_labels: Labels,
@@ -32,6 +37,69 @@ pub struct Constraints {
     /// Be near, or away from, instances that carry a label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub affinity: Vec<Affinity>,
+    /// Where on the earth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub area: Option<AreaTerm>,
+    /// How near to places, or to instances of other workloads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub latency: Vec<LatencyTerm>,
+    /// What would be nice, each with its weight.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prefer: Vec<Preference>,
+}
+
+/// Be inside a circle on the earth.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AreaTerm {
+    pub latitude: Degrees,
+    pub longitude: Degrees,
+    pub radius_km: u32,
+    /// True: a demand; false: the nearer the better.
+    #[serde(default = "yes")]
+    pub required: bool,
+}
+
+impl AreaTerm {
+    pub const fn area(&self) -> Area {
+        Area { latitude: self.latitude, longitude: self.longitude, radius_km: self.radius_km }
+    }
+}
+
+/// Have a measured way, there and back, of at most `max_ms`: to a place that nodes measure, or to an
+/// instance of a workload of the same tenant. Exactly one of `place` and `workload` is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LatencyTerm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// Name of a workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    pub max_ms: u32,
+    /// True: a demand; false: a preference.
+    #[serde(default = "yes")]
+    pub required: bool,
+}
+
+/// Exactly one of `zone`, `node` and `label` (with its `value`) is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Preference {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// 1 to 100; the weights of what holds are added.
+    pub weight: u32,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// Keep instances of one `group` apart: prefer the domain with the fewest of them.
@@ -72,10 +140,43 @@ impl Constraints {
         for term in &self.affinity {
             label_validate(&term.label, &term.value).map_err(|e| e.at("affinity"))?;
         }
+        self.validate_nearness()?;
         if let Some(spread) = &self.spread {
             label_validate(&spread.group, spread.by.as_deref().unwrap_or("")).map_err(|e| e.at("spread"))?;
             if spread.max_skew == Some(0) {
                 return Err(Error::invalid("max_skew must be 1 or more").at("max_skew"));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_nearness(&self) -> Result<()> {
+        if let Some(term) = &self.area {
+            term.area().validate().map_err(|e| e.at("area"))?;
+        }
+        for (field, count) in [("latency", self.latency.len()), ("prefer", self.prefer.len())] {
+            if count > TERMS_MAX {
+                return Err(
+                    Error::invalid(format!("at most {TERMS_MAX} {field} terms are possible")).at(field)
+                );
+            }
+        }
+        for term in &self.latency {
+            let named = [&term.place, &term.workload].into_iter().flatten().collect::<Vec<_>>();
+            if named.len() != 1 || named[0].is_empty() || named[0].len() > LABEL_KEY_MAX {
+                return Err(Error::invalid("name either a place or a workload").at("latency"));
+            }
+            if term.max_ms == 0 {
+                return Err(Error::invalid("max_ms must be 1 or more").at("latency.max_ms"));
+            }
+        }
+        for wish in &self.prefer {
+            let named = [&wish.zone, &wish.node, &wish.label].into_iter().flatten().count();
+            if named != 1 || wish.label.is_some() != wish.value.is_some() {
+                return Err(Error::invalid("name one of zone, node, and label with its value").at("prefer"));
+            }
+            if !(1..=100).contains(&wish.weight) {
+                return Err(Error::invalid("the weight must be 1 to 100").at("prefer.weight"));
             }
         }
         Ok(())

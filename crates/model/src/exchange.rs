@@ -6,10 +6,13 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::constraint::Labels;
 use crate::explain::Explanation;
+use crate::geo::{Area, Leg};
 use crate::history::InstanceEvent;
-use crate::id::{InstanceId, TenantId};
+use crate::id::{InstanceId, TenantId, WorkloadId};
 use crate::image::ImageManifest;
 use crate::instance::{Generation, InstanceSpec};
 use crate::name::Name;
@@ -32,6 +35,10 @@ pub struct RevisionedSet<T> {
     pub at: Revision,
     pub upserts: Vec<T>,
     pub removes: Vec<InstanceId>,
+    /// A page: what follows is a difference to `at`. A whole set in pages drops what it does not
+    /// name only with its last page.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
 }
 
 pub type Desired = RevisionedSet<Assignment>;
@@ -57,9 +64,20 @@ pub struct Assignment {
     pub run: Run,
     /// Counts the restarts that users asked for; the holder restarts when it grows.
     pub restart_count: u64,
-    pub spec: InstanceSpec,
+    pub spec: Arc<InstanceSpec>,
     /// The image as it was when the instance was made.
-    pub image: ImageManifest,
+    pub image: Arc<ImageManifest>,
+    /// The workload it is one of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
+}
+
+/// The workload of an instance, as far as those below must know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    pub workload: WorkloadId,
+    /// So many instances of it may be unavailable at once when they are moved on purpose.
+    pub max_unavailable: u32,
 }
 
 /// What a child says of itself. A zone speaks as if it were one large node.
@@ -75,11 +93,75 @@ pub struct Facts {
     pub labels: BTreeMap<String, Vec<String>>,
     /// All that can be given away.
     pub capacity: Resources,
+    /// What of the capacity is not given away, for an aggregate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<Resources>,
     /// The largest free amount of each resource on any one node, for an aggregate.
     pub largest: Option<Resources>,
     pub gpus: Vec<GpuDevice>,
     /// Takes no new instances.
     pub cordoned: bool,
+    /// Where on the earth it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub area: Option<Area>,
+    /// Measured ways to named places; `zone` and `root` are measured without being asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub legs: BTreeMap<String, Leg>,
+    /// Of an aggregate: grows when nodes come, go, or change what they are.
+    #[serde(default)]
+    pub members: u64,
+}
+
+impl Facts {
+    /// Of one node or zone that has nothing to give yet.
+    pub fn new(name: Name, version: &str) -> Self {
+        Self {
+            name,
+            version: version.to_owned(),
+            nodes: 1,
+            archs: Vec::new(),
+            runtimes: Vec::new(),
+            labels: BTreeMap::new(),
+            capacity: Resources::ZERO,
+            free: None,
+            largest: None,
+            gpus: Vec::new(),
+            cordoned: false,
+            area: None,
+            legs: BTreeMap::new(),
+            members: 0,
+        }
+    }
+}
+
+/// Whether a node or a zone takes instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PlaceMode {
+    #[default]
+    Open,
+    /// Takes nothing new.
+    Cordoned,
+    /// Takes nothing new, and what it has moves elsewhere under its policies.
+    Draining,
+    /// Drained, and expected to be away: nobody is alarmed when it is silent.
+    Maintenance,
+}
+
+impl PlaceMode {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Cordoned => "cordoned",
+            Self::Draining => "draining",
+            Self::Maintenance => "maintenance",
+        }
+    }
+
+    /// Whether what is there moves away.
+    pub const fn empties(self) -> bool {
+        matches!(self, Self::Draining | Self::Maintenance)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,8 +251,20 @@ pub enum Ask {
     Stats { instance: InstanceId },
     /// One JSON list of [`NodeReport`], answered by a zone.
     Nodes,
-    /// Sets or lifts the cordon of a node, answered by its zone with an empty JSON object or an error.
-    Cordon { node: Name, cordoned: bool },
+    /// Opens, cordons, drains a node or puts it into maintenance; answered by its zone with an empty JSON
+    /// object or an error. With `force` also instances move whose policy is to wait for their node.
+    Mode { node: Name, mode: PlaceMode, force: bool },
+    /// Sets and removes labels of a node that stand beside those of its own configuration; answered as `Mode` is.
+    Label { node: Name, set: Labels, unset: Vec<String> },
+    /// Forgets a node and never lets its certificate in again. A node that is alive and holds instances is
+    /// only removed with `force`. Answered as `Mode` is.
+    Remove { node: Name, force: bool },
+    /// One JSON list of [`crate::health::Sample`], oldest first, of a node or, without one, of the zone.
+    History { node: Option<Name>, since: Timestamp },
+    /// One JSON list of [`InstanceUsage`]; of those that run. Answered by zones and nodes.
+    Usage { instances: Vec<InstanceId> },
+    /// One JSON list of [`crate::health::Check`], answered by a zone for itself and its nodes.
+    Health,
     /// Lets one node join with the token of this digest, answered by its zone with an empty JSON object or an error.
     Admit { digest: String, expires_at: Timestamp },
 }
@@ -199,6 +293,14 @@ pub struct InstanceStats {
     pub disk_written_bytes: u64,
 }
 
+/// What an instance uses, in short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceUsage {
+    pub id: InstanceId,
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+}
+
 /// A node as its zone sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
@@ -208,4 +310,16 @@ pub struct NodeReport {
     pub last_seen: Timestamp,
     pub reserved: Resources,
     pub instances: u64,
+    #[serde(default)]
+    pub mode: PlaceMode,
+    /// Of a node that empties: why what is left is still there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<crate::health::Usage>,
+    /// How far its clock is ahead of the zone's, in milliseconds.
+    #[serde(default)]
+    pub clock_ahead_ms: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_until: Option<Timestamp>,
 }

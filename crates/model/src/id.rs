@@ -83,6 +83,10 @@ typed_id!(/// A login session.
     SessionId, "ses");
 typed_id!(/// One container, virtual machine or unikernel.
     InstanceId, "i");
+typed_id!(/// Many like instances.
+    WorkloadId, "w");
+typed_id!(/// A named group of workloads.
+    AppId, "app");
 typed_id!(/// An image an instance boots from.
     ImageId, "img");
 typed_id!(/// A zone.

@@ -22,6 +22,7 @@ const MEMORY_DEFAULT: Bytes = Bytes::mib(128);
 /// Less than this and an OCI runtime itself does not fit.
 const MEMORY_MIN: Bytes = Bytes::mib(6);
 const CPU_MIN: Cpu = Cpu(10);
+pub const PRIORITY_MAX: i32 = 1000;
 
 /// Which of two holders of an instance is the newer one. `major` counts root's
 /// decisions, `minor` the zone's.
@@ -86,6 +87,33 @@ pub struct InstanceSpec {
     pub labels: Labels,
     #[serde(default)]
     pub constraints: Constraints,
+    /// Where there is no room, instances of a lower priority give way.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i32,
+    /// What follows when its node or zone is lost.
+    #[serde(default, skip_serializing_if = "LossPolicy::is_default")]
+    pub lost: LossPolicy,
+}
+
+/// What follows when the node or the zone of an instance is lost, or is being emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LossPolicy {
+    /// It starts again elsewhere.
+    #[default]
+    Replace,
+    /// It waits for its node to come back: what it keeps there is worth more than the time.
+    Wait,
+}
+
+impl LossPolicy {
+    fn is_default(&self) -> bool {
+        *self == Self::Replace
+    }
+}
+
+fn is_zero(number: &i32) -> bool {
+    *number == 0
 }
 
 const fn cpu_default() -> Cpu {
@@ -168,6 +196,8 @@ impl InstanceSpec {
             health: None,
             labels: Labels::new(),
             constraints: Constraints::default(),
+            priority: 0,
+            lost: LossPolicy::Replace,
         }
     }
 
@@ -186,6 +216,10 @@ impl InstanceSpec {
             health.validate().map_err(|e| e.at("health"))?;
         }
         labels_validate(&self.labels).map_err(|e| e.at("labels"))?;
+        if self.priority.abs() > PRIORITY_MAX {
+            return Err(Error::invalid(format!("the priority must be -{PRIORITY_MAX} to {PRIORITY_MAX}"))
+                .at("priority"));
+        }
         self.constraints.validate().map_err(|e| e.at("constraints"))
     }
 

@@ -5,12 +5,15 @@
 //! and no SQL; every other crate may use it and it uses none of them.
 //!
 //! Reading order: [`id`], [`name`], [`quantity`], [`resources`], [`instance`],
-//! [`constraint`], [`exchange`] (the messages of the tree), [`error`].
+//! [`constraint`], [`workload`], [`exchange`] (the messages of the tree), [`error`].
 
 pub mod constraint;
+pub mod cron;
 pub mod error;
 pub mod exchange;
 pub mod explain;
+pub mod geo;
+pub mod health;
 pub mod history;
 pub mod id;
 pub mod identity;
@@ -21,20 +24,27 @@ pub mod phase;
 pub mod quantity;
 pub mod resources;
 pub mod time;
+pub mod workload;
 
-pub use constraint::{Affinity, Constraints, Spread};
+pub use constraint::{Affinity, AreaTerm, Constraints, LatencyTerm, Preference, Spread};
 pub use error::{Error, ErrorKind, Result};
-pub use exchange::{Assignment, Desired, Facts, Observed, ObservedInstance, RevisionedSet, Run};
+pub use exchange::{
+    Assignment, Desired, Facts, Group, Observed, ObservedInstance, PlaceMode, RevisionedSet, Run,
+};
 pub use explain::{Explanation, Outcome, Verdict};
+pub use geo::{Area, Degrees, Leg};
+pub use health::{Check, Light, Pulse, Sample, Usage};
 pub use history::{Event, InstanceEvent};
 pub use id::{
-    AccessKeyId, ChildId, EventId, ImageId, InstanceId, NodeId, SessionId, TenantId, TokenId, UserId, ZoneId,
+    AccessKeyId, AppId, ChildId, EventId, ImageId, InstanceId, NodeId, SessionId, TenantId, TokenId, UserId,
+    WorkloadId, ZoneId,
 };
 pub use identity::{Quota, Role};
 pub use image::{Digest, ImageManifest, Platform};
-pub use instance::{Generation, HealthCheck, HealthProbe, InstanceSpec, RestartPolicy};
+pub use instance::{Generation, HealthCheck, HealthProbe, InstanceSpec, LossPolicy, RestartPolicy};
 pub use name::Name;
 pub use phase::{Phase, PhaseEvent};
 pub use quantity::{Bytes, Cpu};
 pub use resources::{Arch, GpuAsk, GpuDevice, Resources, RuntimeKind};
 pub use time::Timestamp;
+pub use workload::{Amount, Mode, UpdatePolicy, WorkloadPhase, WorkloadSpec};

@@ -8,6 +8,7 @@
 //!     └─────────────────┴──────────────────┤  └────────────── Exited ◀┘
 //!                                          ▼
 //!   stop asked, from any live phase ▶ Stopping ─▶ Stopped ─▶ (start) Creating
+//!   out of reach, and waited for    ▶ Lost ─▶ (heard again) as it is
 //!   delete asked, from any phase    ▶ Deleting ─▶ Gone
 //! ```
 
@@ -32,6 +33,8 @@ pub enum Phase {
     Failed,
     Stopping,
     Stopped,
+    /// Its node or zone is out of reach, and its policy is to wait for it. It may well run.
+    Lost,
     Deleting,
     Gone,
 }
@@ -54,6 +57,7 @@ impl fmt::Display for Phase {
             Self::Failed => "failed",
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",
+            Self::Lost => "lost",
             Self::Deleting => "deleting",
             Self::Gone => "gone",
         })
@@ -65,6 +69,8 @@ pub enum PhaseEvent {
     Placed,
     /// The place is lost (its lease lapsed, or it said no).
     Unplaced,
+    /// The place is out of reach and is waited for.
+    Lost,
     PickedUp,
     Started,
     Exited,
@@ -93,6 +99,9 @@ pub fn next(from: Phase, event: PhaseEvent) -> Result<Phase, Illegal> {
         (_, E::DeleteAsked) => P::Deleting,
         (P::Deleting, _) => P::Deleting,
         (_, E::Unplaced) => P::Pending,
+        (P::Pending, E::Lost) => return Err(Illegal { from, event }),
+        (P::Stopped, E::Lost) => P::Stopped,
+        (_, E::Lost) => P::Lost,
         (P::Pending, E::Placed) => P::Placed,
         (P::Pending, E::StopAsked | E::Stopped) => P::Stopped,
         (P::Pending, _) => return Err(Illegal { from, event }),

@@ -26,9 +26,14 @@ pub(crate) async fn answer(engine: &Engine, ask: Ask, stream: ByteStream) {
                 Err(error) => Err(error),
             }
         }
-        Ask::Nodes | Ask::Cordon { .. } | Ask::Admit { .. } => {
-            Err(Error::invalid("that is a question for a zone"))
-        }
+        Ask::Nodes
+        | Ask::Mode { .. }
+        | Ask::Label { .. }
+        | Ask::Remove { .. }
+        | Ask::History { .. }
+        | Ask::Usage { .. }
+        | Ask::Health
+        | Ask::Admit { .. } => Err(Error::invalid("that is a question for a zone")),
     };
     if let Err(error) = done {
         let _ = stream.send(Frame::Error(error.message)).await;

@@ -137,8 +137,9 @@ fn probe_assignment() -> Assignment {
         generation: Generation::default(),
         run: Run::Running,
         restart_count: 0,
-        spec,
-        image: ImageManifest {
+        spec: spec.into(),
+        group: None,
+        image: std::sync::Arc::new(ImageManifest {
             id: ImageId::from_random(0),
             platform: Platform { arch: Arch::HOST },
             layers: Vec::new(),
@@ -147,6 +148,6 @@ fn probe_assignment() -> Assignment {
             env: std::collections::BTreeMap::new(),
             user: None,
             workdir: None,
-        },
+        }),
     }
 }

@@ -4,6 +4,7 @@
 mod support;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -73,7 +74,8 @@ async fn generations(runtime: &str) {
     engine.apply(vec![older]);
     // Another spec is another container with a root file system of its own.
     newer.generation.minor = 2;
-    newer.spec.command = ["/bin/sh", "-c", "echo two; sleep 1000"].map(String::from).to_vec();
+    Arc::make_mut(&mut newer.spec).command =
+        ["/bin/sh", "-c", "echo two; sleep 1000"].map(String::from).to_vec();
     engine.apply(vec![newer.clone()]);
     wait(&engine, &first.id, |o| o.phase == Phase::Running && o.generation == newer.generation).await;
     written(&engine, &first, |text| text == "two\n").await;
@@ -100,7 +102,7 @@ async fn exec_with_pipes(runtime: &str) {
     let world = World::new(runtime);
     let engine = world.engine().await;
     let mut wanted = assignment(1, "sleep 1000");
-    wanted.spec.user = Some("web".into());
+    Arc::make_mut(&mut wanted.spec).user = Some("web".into());
     engine.apply(vec![wanted.clone()]);
     assert!(engine.exec(&wanted.id, request("true", false)).await.is_err(), "it does not run yet");
     wait(&engine, &wanted.id, |o| o.phase == Phase::Running).await;
@@ -149,7 +151,7 @@ async fn stats(runtime: &str) {
     let world = World::new(runtime);
     let engine = world.engine().await;
     let mut wanted = assignment(1, "while true; do true; done");
-    wanted.spec.cpu = model::Cpu(200);
+    Arc::make_mut(&mut wanted.spec).cpu = model::Cpu(200);
     engine.apply(vec![wanted.clone()]);
     wait(&engine, &wanted.id, |o| o.phase == Phase::Running).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -170,7 +172,7 @@ async fn adopted_by_the_next_life(runtime: &str) {
     let ends = assignment(2, "while ! test -f /tmp/go; do sleep 0.05; done; exit 9");
     let orphan = assignment(3, "sleep 1000");
     let mut fails = assignment(4, "while ! test -f /tmp/go; do sleep 0.05; done; rm /tmp/go; exit 1");
-    fails.spec.restart = RestartPolicy::OnFailure;
+    Arc::make_mut(&mut fails.spec).restart = RestartPolicy::OnFailure;
     let all = vec![stays.clone(), ends.clone(), orphan.clone(), fails.clone()];
     engine.apply(all);
     let before =
@@ -210,7 +212,7 @@ async fn shim_killed(runtime: &str) {
     let world = World::new(runtime);
     let engine = world.engine().await;
     let mut wanted = assignment(1, "sleep 1000");
-    wanted.spec.restart = RestartPolicy::OnFailure;
+    Arc::make_mut(&mut wanted.spec).restart = RestartPolicy::OnFailure;
     engine.apply(vec![wanted.clone()]);
     wait(&engine, &wanted.id, |o| o.phase == Phase::Running).await;
     let (init, dir) = (init_pid(&world, &wanted), world.data().join("instances").join(wanted.id.as_str()));

@@ -3,8 +3,8 @@
 
 use api::{
     AccessKey, AccessKeyCreated, Enrolment, EnrolmentCreate, Image, ImagePull, Instance, InstanceCreate,
-    InstanceWhy, Login, LoginDone, Node, NodeCordon, Page, PasswordChange, QuotaReport, Tenant, TenantCreate,
-    Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami, Zone,
+    InstanceWhy, Login, LoginDone, Node, Page, PasswordChange, PlaceModeSet, QuotaReport, Tenant,
+    TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami, Zone,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -362,10 +362,10 @@ fn place_routes() -> Vec<Route> {
             .says("One node, by name or id")
             .params(&["zone"])
             .gives::<Node>(200),
-        route(Post, "/v1/nodes/{name}/cordon", "node_cordon", OPERATOR, place::node_cordon)
-            .says("Sets or lifts the cordon: a cordoned node takes no new instances")
+        route(Post, "/v1/nodes/{name}/mode", "node_mode", OPERATOR, place::node_mode)
+            .says("Opens, cordons or drains a node, or puts it into maintenance")
             .params(&["zone"])
-            .takes::<NodeCordon>()
+            .takes::<PlaceModeSet>()
             .gives::<Node>(200),
         route(Post, "/v1/enrolments", "enrolment_create", OPERATOR, place::enrolment_create)
             .says("Makes a one-time token for a new zone, node or provisioner")

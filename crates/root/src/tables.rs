@@ -4,9 +4,12 @@
 //! shape; [`decode`] walks an older one up through [`Row::migrate`], so that
 //! old data is read by every later version.
 
+use std::sync::Arc;
+
 use model::{
     AccessKeyId, Explanation, Facts, Generation, ImageId, ImageManifest, InstanceId, InstanceSpec, Name,
-    ObservedInstance, Phase, Quota, Role, Run, SessionId, TenantId, Timestamp, TokenId, UserId, ZoneId,
+    ObservedInstance, Phase, PlaceMode, Quota, Role, Run, SessionId, TenantId, Timestamp, TokenId, UserId,
+    WorkloadId, ZoneId,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -82,14 +85,30 @@ pub struct InstanceRecord {
     pub id: InstanceId,
     pub tenant: TenantId,
     pub name: Name,
-    pub spec: InstanceSpec,
+    pub spec: Arc<InstanceSpec>,
     /// The image as it was when the instance was made.
-    pub image: ImageManifest,
+    pub image: Arc<ImageManifest>,
+    /// The workload that keeps it, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
     /// `Gone` once deletion was asked for.
     pub run: Run,
     pub restart_count: u64,
     pub created_at: Timestamp,
     pub created_by: String,
+}
+
+/// Which part of which workload an instance is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub workload: WorkloadId,
+    /// The template it was made from.
+    pub revision: u64,
+    /// The run it belongs to, of workloads that have runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+    /// Told to those below with the instance.
+    pub max_unavailable: u32,
 }
 
 /// What was decided and what is; same id as the instance. Written only by `tree`.
@@ -114,6 +133,8 @@ pub struct ZoneRecord {
     pub name: Name,
     pub enrolled_at: Timestamp,
     pub facts: Option<Facts>,
+    #[serde(default)]
+    pub mode: PlaceMode,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

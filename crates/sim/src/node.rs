@@ -84,6 +84,10 @@ fn facts(actor: Actor) -> Facts {
         largest: None,
         gpus: Vec::new(),
         cordoned: false,
+        free: None,
+        area: None,
+        legs: std::collections::BTreeMap::new(),
+        members: 0,
     }
 }
 

@@ -80,7 +80,13 @@ impl Child {
             None if self.facts_told.as_ref() == Some(&self.facts) => None,
             None => {
                 let at = self.observed.at();
-                let set = RevisionedSet { base: Some(at), at, upserts: Vec::new(), removes: Vec::new() };
+                let set = RevisionedSet {
+                    base: Some(at),
+                    at,
+                    upserts: Vec::new(),
+                    removes: Vec::new(),
+                    more: false,
+                };
                 Some(Observed { facts: self.facts.clone(), set })
             }
         }

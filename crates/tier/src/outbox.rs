@@ -112,12 +112,17 @@ impl<T: Keyed> Outbox<T> {
 
     pub fn whole(&self) -> RevisionedSet<T> {
         let upserts = self.log.values().filter_map(|key| self.get(key).cloned()).collect();
-        RevisionedSet { base: None, at: self.at(), upserts, removes: Vec::new() }
+        RevisionedSet { base: None, at: self.at(), upserts, removes: Vec::new(), more: false }
     }
 
     fn difference(&self, base: Revision) -> RevisionedSet<T> {
-        let mut set =
-            RevisionedSet { base: Some(base), at: self.at(), upserts: Vec::new(), removes: Vec::new() };
+        let mut set = RevisionedSet {
+            base: Some(base),
+            at: self.at(),
+            upserts: Vec::new(),
+            removes: Vec::new(),
+            more: false,
+        };
         for key in self.log.range(base.rev + 1..).map(|(_, key)| key) {
             match self.get(key) {
                 Some(item) => set.upserts.push(item.clone()),

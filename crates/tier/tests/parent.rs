@@ -38,6 +38,10 @@ fn facts(name: &str, cores: u64) -> Facts {
         largest: None,
         gpus: Vec::new(),
         cordoned: false,
+        free: None,
+        area: None,
+        legs: std::collections::BTreeMap::new(),
+        members: 0,
     }
 }
 
@@ -49,8 +53,9 @@ fn assignment(number: u128, run: Run) -> Assignment {
         generation: Generation { major: 1, minor: 0 },
         run,
         restart_count: 0,
-        spec: InstanceSpec { cpu: Cpu(1000), ..InstanceSpec::new("busybox") },
-        image: ImageManifest {
+        spec: InstanceSpec { cpu: Cpu(1000), ..InstanceSpec::new("busybox") }.into(),
+        group: None,
+        image: std::sync::Arc::new(ImageManifest {
             id: ImageId::from_random(1),
             platform: Platform { arch: Arch::Amd64 },
             layers: Vec::new(),
@@ -59,7 +64,7 @@ fn assignment(number: u128, run: Run) -> Assignment {
             env: BTreeMap::new(),
             user: None,
             workdir: None,
-        },
+        }),
     }
 }
 

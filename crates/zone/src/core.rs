@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use model::exchange::{Ack, NodeReport, Revision};
 use model::{
     Assignment, ChildId, Desired, Digest, Facts, Generation, InstanceId, Name, Observed, ObservedInstance,
-    Outcome, Result, Timestamp,
+    Outcome, PlaceMode, Result, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use tier::inbox::Refused;
@@ -21,7 +21,7 @@ use tier::{Child, Decision, Inbox, Parent, ParentConfig, Place};
 pub const DECISIONS_MAX: usize = 512;
 
 const PLACE: &str = "place/";
-const CORDON: &str = "cordon/";
+const MODE: &str = "mode/";
 
 /// Where an instance was put, as the ledger keeps it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct Kept {
     pub desired_at: Option<Revision>,
     pub assignments: BTreeMap<InstanceId, Assignment>,
     pub places: BTreeMap<InstanceId, KeptPlace>,
-    pub cordons: BTreeSet<ChildId>,
+    pub modes: BTreeMap<ChildId, PlaceMode>,
 }
 
 impl Kept {
@@ -50,13 +50,13 @@ impl Kept {
         for (id, place) in ledger.list::<KeptPlace>(PLACE)? {
             places.insert(id.parse()?, place);
         }
-        let cordons =
-            ledger.list::<bool>(CORDON)?.into_iter().map(|(id, _)| ChildId::from(id.as_str())).collect();
+        let modes = ledger.list::<PlaceMode>(MODE)?;
+        let modes = modes.into_iter().map(|(id, mode)| (ChildId::from(id.as_str()), mode)).collect();
         Ok(Self {
             desired_at: ledger.get::<Option<Revision>>(DESIRED_AT)?.flatten(),
             assignments,
             places,
-            cordons,
+            modes,
         })
     }
 
@@ -74,9 +74,9 @@ impl Kept {
                 let id: InstanceId = id.parse().expect("ids in writes are ids");
                 self.places.remove(&id);
                 self.places.extend(value.map(|v| (id, parse::<KeptPlace>(v))));
-            } else if let Some(id) = write.key.strip_prefix(CORDON) {
-                self.cordons.retain(|child| child.as_str() != id);
-                self.cordons.extend(value.map(|_| ChildId::from(id)));
+            } else if let Some(id) = write.key.strip_prefix(MODE) {
+                self.modes.remove(&ChildId::from(id));
+                self.modes.extend(value.map(|v| (ChildId::from(id), parse::<PlaceMode>(v))));
             }
         }
     }
@@ -108,9 +108,9 @@ impl Core {
         for place in kept.places.values() {
             parent.child_add(place.child.clone(), None, now);
         }
-        for node in &kept.cordons {
+        for (node, mode) in &kept.modes {
             parent.child_add(node.clone(), None, now);
-            parent.cordon(node, true);
+            parent.mode_set(node, *mode);
         }
         for assignment in kept.assignments.values() {
             let place = kept.places.get(&assignment.id);
@@ -211,11 +211,11 @@ impl Core {
         self.parent.desired_whole(node)
     }
 
-    pub fn node_cordon(&mut self, name: &str, cordoned: bool) -> Option<Vec<Write>> {
+    pub fn node_mode(&mut self, name: &str, mode: PlaceMode) -> Option<Vec<Write>> {
         let node = self.parent.child_by_name(name)?;
-        self.parent.cordon(&node, cordoned);
-        let key = format!("{CORDON}{node}");
-        Some(vec![if cordoned { Write::put(key, &true) } else { Write::delete(key) }])
+        self.parent.mode_set(&node, mode);
+        let key = format!("{MODE}{node}");
+        Some(vec![if mode == PlaceMode::Open { Write::delete(key) } else { Write::put(key, &mode) }])
     }
 
     pub fn node_of(&self, id: &InstanceId) -> Option<ChildId> {

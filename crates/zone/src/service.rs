@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use link::{ByteStream, Calls, Frame, Kind, MemoryBook, TokenBook, TokenRecord, Uplink};
 use model::exchange::{Ask, Revision};
-use model::{ChildId, Desired, Error, Facts, InstanceId, Name, Observed, Result, Timestamp};
+use model::{ChildId, Desired, Error, Facts, InstanceId, Name, Observed, PlaceMode, Result, Timestamp};
 use placement::Policy;
 use tier::inbox::Refused;
 use tier::ledger::Ledger;
@@ -212,8 +212,13 @@ impl ZoneService {
                 let nodes = self.core().nodes();
                 self.reply(&stream, &nodes).await
             }
-            Ask::Cordon { node, cordoned } => self.cordon(node, *cordoned, &stream).await,
+            Ask::Mode { node, mode, .. } => self.mode(node, *mode, &stream).await,
             Ask::Admit { digest, expires_at } => self.admit(digest.clone(), *expires_at, &stream).await,
+            Ask::Label { .. }
+            | Ask::Remove { .. }
+            | Ask::History { .. }
+            | Ask::Usage { .. }
+            | Ask::Health => Err(Error::invalid("this zone cannot answer that")),
             Ask::Logs { instance, .. } | Ask::Exec { instance, .. } | Ask::Stats { instance } => {
                 return self.pass_on(instance.clone(), ask, stream).await;
             }
@@ -230,8 +235,8 @@ impl ZoneService {
         stream.send(Frame::Eof).await
     }
 
-    async fn cordon(&self, node: &Name, cordoned: bool, stream: &ByteStream) -> Result<()> {
-        let writes = self.core().node_cordon(node.as_str(), cordoned);
+    async fn mode(&self, node: &Name, mode: PlaceMode, stream: &ByteStream) -> Result<()> {
+        let writes = self.core().node_mode(node.as_str(), mode);
         let writes = writes.ok_or_else(|| Error::not_found(format!("node '{node}'")))?;
         self.0.ledger.commit_async(writes).await?;
         self.wake();

@@ -8,6 +8,7 @@ mod image;
 mod instance;
 mod place;
 mod stream;
+mod workload;
 
 use std::time::Duration;
 

@@ -1,10 +1,14 @@
 //! Where things are and what happened: zones, nodes, enrolment, history, watch.
 
-use model::{Event, Result};
+use model::{Event, PlaceMode, Result, Sample, Timestamp};
+use reqwest::Method;
 
 use super::stream::WatchStream;
 use super::{Client, ListQuery, segment};
-use crate::{EnrolRole, Enrolment, EnrolmentCreate, Node, NodeCordon, Page, WatchKind, Zone};
+use crate::{
+    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, Page, PlaceModeSet, PlatformHealth, WatchKind,
+    Zone,
+};
 
 impl Client {
     pub async fn zone_list(&self, query: &ListQuery) -> Result<Page<Zone>> {
@@ -23,9 +27,55 @@ impl Client {
         self.get(&format!("/v1/nodes/{}", segment(name))).await
     }
 
-    /// Sets or lifts the cordon: a cordoned node takes no new instances.
-    pub async fn node_cordon(&self, name: &str, cordoned: bool) -> Result<Node> {
-        self.post(&format!("/v1/nodes/{}/cordon", segment(name)), &NodeCordon { cordoned }).await
+    /// Opens, cordons or drains a node, or puts it into maintenance.
+    pub async fn node_mode(&self, name: &str, mode: PlaceMode, force: bool) -> Result<Node> {
+        self.post(&format!("/v1/nodes/{}/mode", segment(name)), &PlaceModeSet { mode, force }).await
+    }
+
+    pub async fn node_labels(&self, name: &str, labels: &NodeLabels) -> Result<Node> {
+        self.post(&format!("/v1/nodes/{}/labels", segment(name)), labels).await
+    }
+
+    /// Forgets a node for good; its certificate is never let in again.
+    pub async fn node_remove(&self, name: &str, force: bool) -> Result<()> {
+        self.remove(&format!("/v1/nodes/{}", segment(name)), force).await
+    }
+
+    /// What a node used, oldest first.
+    pub async fn node_history(&self, name: &str, since: Option<Timestamp>) -> Result<Vec<Sample>> {
+        self.history(&format!("/v1/nodes/{}/history", segment(name)), since).await
+    }
+
+    pub async fn zone_mode(&self, name: &str, mode: PlaceMode, force: bool) -> Result<Zone> {
+        self.post(&format!("/v1/zones/{}/mode", segment(name)), &PlaceModeSet { mode, force }).await
+    }
+
+    /// Forgets a zone for good, with its nodes.
+    pub async fn zone_remove(&self, name: &str, force: bool) -> Result<()> {
+        self.remove(&format!("/v1/zones/{}", segment(name)), force).await
+    }
+
+    /// What the nodes of a zone used together, oldest first.
+    pub async fn zone_history(&self, name: &str, since: Option<Timestamp>) -> Result<Vec<Sample>> {
+        self.history(&format!("/v1/zones/{}/history", segment(name)), since).await
+    }
+
+    /// How the platform itself is: links, leases, disks, clocks, certificates, stuck things.
+    pub async fn platform_health(&self) -> Result<PlatformHealth> {
+        self.get("/v1/platform").await
+    }
+
+    async fn remove(&self, path: &str, force: bool) -> Result<()> {
+        let request = self.request(Method::DELETE, path).query(&[("force", force)]);
+        self.send(request.timeout(super::REQUEST_TIMEOUT)).await.map(drop)
+    }
+
+    async fn history(&self, path: &str, since: Option<Timestamp>) -> Result<Vec<Sample>> {
+        let mut request = self.request(Method::GET, path);
+        if let Some(since) = since {
+            request = request.query(&[("since", since.to_string())]);
+        }
+        self.json(request).await
     }
 
     /// A one-time token for a new zone, node or provisioner.

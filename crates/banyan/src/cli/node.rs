@@ -110,7 +110,8 @@ async fn resolve(session: &Session, text: &str) -> Result<String> {
 
 async fn cordon(session: &Session, node: &str, cordoned: bool) -> Result<()> {
     let name = resolve(session, node).await?;
-    let node = session.client.node_cordon(&name, cordoned).await.map_err(missing)?;
+    let mode = if cordoned { model::PlaceMode::Cordoned } else { model::PlaceMode::Open };
+    let node = session.client.node_mode(&name, mode, false).await.map_err(missing)?;
     note(format!(
         "node {}: {}",
         node.name,

@@ -157,6 +157,10 @@ fn facts(options: &NodeOptions, host: &HostFacts) -> Facts {
         largest: None,
         gpus: host.gpus.iter().map(|gpu| GpuDevice { model: gpu.model.clone(), free_milli: 1000 }).collect(),
         cordoned: false,
+        free: None,
+        area: None,
+        legs: std::collections::BTreeMap::new(),
+        members: 0,
     }
 }
 

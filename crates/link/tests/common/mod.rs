@@ -237,6 +237,10 @@ pub fn observed(rev: u64) -> Observed {
         largest: None,
         gpus: Vec::new(),
         cordoned: false,
+        free: None,
+        area: None,
+        legs: std::collections::BTreeMap::new(),
+        members: 0,
     };
     let at = Revision { epoch: 1, rev };
     Observed { facts, set: RevisionedSet { base: None, at, upserts: Vec::new(), removes: Vec::new() } }

@@ -170,8 +170,9 @@ pub fn assignment(number: u128, script: &str) -> Assignment {
         generation: Generation { major: 1, minor: 1 },
         run: Run::Running,
         restart_count: 0,
-        spec,
-        image: ImageManifest {
+        spec: spec.into(),
+        group: None,
+        image: std::sync::Arc::new(ImageManifest {
             id: ImageId::from_random(1),
             platform: Platform { arch: Arch::HOST },
             layers: Vec::new(),
@@ -180,7 +181,7 @@ pub fn assignment(number: u128, script: &str) -> Assignment {
             env: BTreeMap::from([("FROM_IMAGE".to_owned(), "yes".to_owned())]),
             user: None,
             workdir: None,
-        },
+        }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Handlers of zones, nodes, enrolment and history.
 
-use api::{EnrolmentCreate, NodeCordon};
+use api::{EnrolmentCreate, PlaceModeSet};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -29,15 +29,15 @@ pub async fn node_get(State(cloud): State<Shared>, Item(name): Item, pairs: Pair
     ok(node::get(&cloud, &name, pairs.get("zone")).await?)
 }
 
-pub async fn node_cordon(
+pub async fn node_mode(
     State(cloud): State<Shared>,
     caller: Caller,
     Item(name): Item,
     pairs: Pairs,
-    body: Body<NodeCordon>,
+    body: Body<PlaceModeSet>,
 ) -> Reply {
     pairs.only(&["zone"])?;
-    ok(node::cordon(&cloud, &caller, &name, pairs.get("zone"), body.value.cordoned).await?)
+    ok(node::mode(&cloud, &caller, &name, pairs.get("zone"), body.value).await?)
 }
 
 pub async fn enrolment_create(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Node, Page};
+use api::{Node, Page, PlaceModeSet};
 use futures::StreamExt;
 use model::exchange::{Ask, NodeReport};
 use model::{Error, ErrorKind, Result};
@@ -91,6 +91,11 @@ fn view(zone: &ZoneRecord, report: NodeReport) -> Node {
         last_seen: report.last_seen,
         reserved: report.reserved,
         instances: report.instances,
+        mode: report.mode,
+        left: report.left,
+        usage: report.usage,
+        clock_ahead_ms: report.clock_ahead_ms,
+        certificate_until: report.certificate_until,
         facts: report.facts.into(),
     }
 }
@@ -111,12 +116,12 @@ pub async fn get(cloud: &Cloud, name: &str, zone: Option<&str>) -> Result<Node> 
     }
 }
 
-pub async fn cordon(
+pub async fn mode(
     cloud: &Cloud,
     caller: &Caller,
     name: &str,
     zone: Option<&str>,
-    cordoned: bool,
+    set: PlaceModeSet,
 ) -> Result<Node> {
     let mut node = get(cloud, name, zone).await?;
     let record = cloud
@@ -125,19 +130,21 @@ pub async fn cordon(
         .zone_find(node.zone.as_str())
         .cloned()
         .ok_or_else(|| Error::new(ErrorKind::NotFound, "the zone is gone"))?;
-    let asked = cloud.tree.ask(&record.id, Ask::Cordon { node: node.name.clone(), cordoned });
+    let asked =
+        cloud.tree.ask(&record.id, Ask::Mode { node: node.name.clone(), mode: set.mode, force: set.force });
     let mut stream = tokio::time::timeout(ASK_TIMEOUT, asked).await.unwrap_or_else(|_| Err(late()))?;
     read(&mut stream, REPORT_MAX).await?;
     let line = Line {
         // What operators do to the cloud itself is in the history of their own tenant.
         tenant: Some(&caller.principal.tenant),
-        what: if cordoned { "node.cordon" } else { "node.uncordon" },
+        what: "node.mode",
         kind: "node",
         id: &node.id,
         name: node.name.as_str(),
-        message: format!("in zone {}", node.zone),
+        message: format!("{} in zone {}", set.mode.word(), node.zone),
     };
     cloud.state.commit(history::journal(Txn::new(), cloud.now(), &caller.actor(), line)).await?;
-    node.facts.cordoned = cordoned;
+    node.mode = set.mode;
+    node.facts.cordoned = set.mode != model::PlaceMode::Open;
     Ok(node)
 }

@@ -27,7 +27,7 @@ pub fn instance(snapshot: &Snapshot, entry: &Entry) -> api::Instance {
         name: record.name.clone(),
         tenant: tenant_name(snapshot, &record.tenant),
         version: record.version,
-        spec: record.spec.clone(),
+        spec: record.spec.as_ref().clone(),
         run: record.run,
         restart_count: record.restart_count,
         image_id: record.image.id.clone(),
@@ -125,6 +125,7 @@ pub fn zone(cloud: &Cloud, record: &ZoneRecord, instances: Option<u64>) -> api::
             enrolled_at: record.enrolled_at,
             last_seen: cloud.tree.zone_last_seen(&record.id),
             instances,
+            mode: record.mode,
             facts: record.facts.clone().map(Into::into),
         }),
     }

@@ -29,8 +29,13 @@ impl StoreBook {
             .map_err(|e| Error::internal("an enrolment token cannot be read").because(e))?;
         token.check(&joiner)?;
         let id: ZoneId = joiner.identity.id.parse()?;
-        let zone =
-            ZoneRecord { id: id.clone(), name: joiner.name.clone(), enrolled_at: joiner.at, facts: None };
+        let zone = ZoneRecord {
+            id: id.clone(),
+            name: joiner.name.clone(),
+            enrolled_at: joiner.at,
+            facts: None,
+            mode: model::PlaceMode::Open,
+        };
         let line = Line {
             tenant: None,
             what: "zone.enrol",

@@ -257,6 +257,10 @@ fn assignment(record: &InstanceRecord, generation: Generation) -> Assignment {
         restart_count: record.restart_count,
         spec: record.spec.clone(),
         image: record.image.clone(),
+        group: record.owner.as_ref().map(|owner| model::Group {
+            workload: owner.workload.clone(),
+            max_unavailable: owner.max_unavailable,
+        }),
     }
 }
 

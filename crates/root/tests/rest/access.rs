@@ -21,7 +21,7 @@ fn body(rule: &Rule) -> Option<serde_json::Value> {
         "quota_set" => json!({}),
         "user_create" => json!({"name": "walk", "role": "viewer", "password": "long enough"}),
         "user_update" => json!({}),
-        "node_cordon" => json!({"cordoned": true}),
+        "node_mode" => json!({"mode": "cordoned"}),
         "enrolment_create" => json!({"role": "zone"}),
         _ => return None,
     })

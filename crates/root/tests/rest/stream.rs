@@ -80,7 +80,7 @@ async fn zones_and_nodes_are_listed() {
     assert!(viewer.zone_get("alpha").await.unwrap().details.is_none(), "for operators only");
     let nodes = world.admin.node_list(&ListQuery::new()).await.unwrap();
     assert_eq!((nodes.items[0].name.as_str(), nodes.items[0].instances), ("node-1", 3));
-    assert!(world.admin.node_cordon("node-1", true).await.unwrap().facts.cordoned);
+    assert!(world.admin.node_mode("node-1", model::PlaceMode::Cordoned, false).await.unwrap().facts.cordoned);
     assert_eq!(world.admin.node_get("node-9").await.unwrap_err().kind, ErrorKind::NotFound);
     let token = world.admin.enrolment_create(api::EnrolRole::Zone, None).await.unwrap();
     assert_eq!(token.token, "once");

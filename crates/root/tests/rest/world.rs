@@ -110,6 +110,10 @@ pub fn facts(name: &str) -> Facts {
         largest: None,
         gpus: vec![],
         cordoned: false,
+        free: None,
+        area: None,
+        legs: std::collections::BTreeMap::new(),
+        members: 0,
     }
 }
 
@@ -178,7 +182,13 @@ async fn answer(mut stream: ByteStream, ask: Ask) {
             let _ = stream.send(json(serde_json::json!([report]))).await;
             let _ = stream.send(Frame::Eof).await;
         }
-        Ask::Cordon { .. } | Ask::Admit { .. } => {
+        Ask::Mode { .. }
+        | Ask::Label { .. }
+        | Ask::Remove { .. }
+        | Ask::History { .. }
+        | Ask::Usage { .. }
+        | Ask::Health
+        | Ask::Admit { .. } => {
             let _ = stream.send(json(serde_json::json!({}))).await;
             let _ = stream.send(Frame::Eof).await;
         }

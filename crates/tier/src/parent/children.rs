@@ -1,7 +1,7 @@
 //! Children: their leases, their facts and what they report.
 
 use model::exchange::Ack;
-use model::{ChildId, Facts, InstanceId, Observed, ObservedInstance, Phase, Run, Timestamp};
+use model::{ChildId, Facts, InstanceId, Observed, ObservedInstance, Phase, PlaceMode, Run, Timestamp};
 use placement::Candidate;
 
 use super::{ChildState, Parent};
@@ -29,7 +29,7 @@ impl Parent {
             last_seen: now,
             outbox: Outbox::new(self.config.epoch),
             inbox: Inbox::default(),
-            cordoned: false,
+            mode: PlaceMode::Open,
         };
         self.children.insert(child.clone(), state);
         if let Some(facts) = facts {
@@ -64,10 +64,10 @@ impl Parent {
         self.children.contains_key(child)
     }
 
-    /// Takes no new instances while cordoned.
-    pub fn cordon(&mut self, child: &ChildId, cordoned: bool) -> bool {
+    /// Takes no new instances while it is not open.
+    pub fn mode_set(&mut self, child: &ChildId, mode: PlaceMode) -> bool {
         let Some(state) = self.children.get_mut(child) else { return false };
-        state.cordoned = cordoned;
+        state.mode = mode;
         if let Some(facts) = state.facts.clone() {
             self.fleet_upsert(child, &facts);
         }
@@ -89,7 +89,7 @@ impl Parent {
     fn fleet_upsert(&mut self, child: &ChildId, facts: &Facts) {
         let mut candidate = Candidate::from((child.clone(), facts));
         let state = self.children.get(child);
-        candidate.cordoned |= state.is_some_and(|state| state.cordoned);
+        candidate.cordoned |= state.is_some_and(|state| state.mode != PlaceMode::Open);
         self.fleet.upsert(candidate);
         self.fleet.set_alive(child, state.is_some_and(|state| state.alive));
     }

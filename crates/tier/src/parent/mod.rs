@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::exchange::Revision;
 use model::{
-    Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, ObservedInstance, Run,
-    Timestamp,
+    Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, ObservedInstance, PlaceMode,
+    Run, Timestamp,
 };
 use placement::{Fleet, Level, Policy, Want};
 
@@ -79,7 +79,7 @@ pub(crate) struct ChildState {
     pub last_seen: Timestamp,
     pub outbox: Outbox<Assignment>,
     pub inbox: Inbox<ObservedInstance>,
-    pub cordoned: bool,
+    pub mode: PlaceMode,
 }
 
 pub struct Parent {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::exchange::NodeReport;
 use model::resources::GPU_WHOLE_MILLI;
 use model::{
-    ChildId, Explanation, Facts, GpuDevice, InstanceId, Name, ObservedInstance, Phase, Resources, Run,
-    Timestamp,
+    ChildId, Explanation, Facts, GpuDevice, InstanceId, Name, ObservedInstance, Phase, PlaceMode, Resources,
+    Run, Timestamp,
 };
 
 use super::Parent;
@@ -102,7 +102,7 @@ impl Parent {
     pub fn reports(&self) -> Vec<ChildStatus> {
         let report = |(id, state): (&ChildId, &super::ChildState)| {
             let mut facts = state.facts.clone()?;
-            facts.cordoned |= state.cordoned;
+            facts.cordoned |= state.mode != PlaceMode::Open;
             Some(NodeReport {
                 id: id.to_string(),
                 facts,
@@ -110,6 +110,11 @@ impl Parent {
                 last_seen: state.last_seen,
                 reserved: self.fleet.reserved(id),
                 instances: self.placed_count.get(id).copied().unwrap_or(0),
+                mode: state.mode,
+                left: None,
+                usage: None,
+                clock_ahead_ms: 0,
+                certificate_until: None,
             })
         };
         self.children.iter().filter_map(report).collect()
@@ -117,18 +122,7 @@ impl Parent {
 
     /// This parent as if it were one large child: sums, unions and the largest free slots, and no names of its own children.
     pub fn aggregate(&self, name: Name, version: &str) -> Facts {
-        let mut total = Facts {
-            name,
-            version: version.to_owned(),
-            nodes: 0,
-            archs: Vec::new(),
-            runtimes: Vec::new(),
-            labels: BTreeMap::new(),
-            capacity: Resources::ZERO,
-            largest: None,
-            gpus: Vec::new(),
-            cordoned: false,
-        };
+        let mut total = Facts { nodes: 0, ..Facts::new(name, version) };
         let mut labels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let (mut archs, mut runtimes) = (BTreeSet::new(), BTreeSet::new());
         let mut open = false;
@@ -136,7 +130,7 @@ impl Parent {
             let Some(facts) = state.facts.as_ref().filter(|_| state.alive) else { continue };
             total.nodes += facts.nodes;
             total.capacity = total.capacity.plus(facts.capacity);
-            if state.cordoned || facts.cordoned {
+            if state.mode != PlaceMode::Open || facts.cordoned {
                 continue;
             }
             open = true;

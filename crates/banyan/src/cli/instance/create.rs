@@ -222,6 +222,7 @@ impl InstanceOptions {
                 max_skew: None,
             }),
             affinity: self.near.iter().map(term(false)).chain(self.away.iter().map(term(true))).collect(),
+            ..Constraints::default()
         }
     }
 }

@@ -1,0 +1,507 @@
+//! What a user asks for when asking for many like instances, kept so.
+//!
+//! A workload is a template of an instance and a [`Mode`] that says how many of it there are
+//! and when. Each change of the template is a new *revision*; the [`UpdatePolicy`] says how
+//! instances of the old one give way to the new.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::{Error, Result};
+use crate::instance::{InstanceSpec, RestartPolicy};
+
+pub const REPLICAS_MAX: u32 = 100_000;
+pub const RETRIES_MAX: u32 = 1_000;
+pub const SCHEDULE_BYTES_MAX: usize = 128;
+pub const DESCRIPTION_BYTES_MAX: usize = 1024;
+pub const APP_WORKLOADS_MAX: usize = 256;
+/// Longest time anything here may be told to wait: a week.
+pub const WAIT_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
+/// So that the names of its instances, with `-` and six more, are names.
+pub const WORKLOAD_NAME_MAX: usize = 56;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadSpec {
+    /// What each instance is.
+    pub instance: InstanceSpec,
+    #[serde(default)]
+    pub mode: Mode,
+    #[serde(default)]
+    pub update: UpdatePolicy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscale: Option<Autoscale>,
+    /// While paused nothing is made, replaced or removed; what runs goes on.
+    #[serde(default)]
+    pub paused: bool,
+}
+
+/// How many instances there are, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Mode {
+    /// Always so many.
+    Service {
+        #[serde(default = "one")]
+        replicas: u32,
+    },
+    /// One on every node that matches the constraints.
+    Daemon,
+    /// Run until so many have ended well, then be done.
+    Once {
+        #[serde(flatten)]
+        run: RunPolicy,
+    },
+    /// A run at every time of the schedule.
+    Cron {
+        /// Five fields: minute, hour, day of month, month, day of week; or `@hourly`, `@daily`, `@weekly`, `@monthly`.
+        schedule: String,
+        /// A name of the time zone database; UTC when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time_zone: Option<String>,
+        #[serde(default)]
+        overlap: Overlap,
+        /// Ended runs that are kept to look at.
+        #[serde(default = "keep_default")]
+        keep: u32,
+        #[serde(flatten)]
+        run: RunPolicy,
+    },
+}
+
+/// When a run counts as done, and as failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RunPolicy {
+    /// Instances that must end with exit code 0.
+    #[serde(default = "one")]
+    pub completions: u32,
+    /// Instances that run at the same time.
+    #[serde(default = "one")]
+    pub parallelism: u32,
+    /// Instances that may end badly before the run counts as failed.
+    #[serde(default = "retries_default")]
+    pub retries: u32,
+    /// The whole run fails after so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+}
+
+/// What happens when the time of a run comes and the one before is not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Overlap {
+    /// The new one does not take place.
+    #[default]
+    Skip,
+    Allow,
+    /// The old one is ended.
+    Replace,
+}
+
+/// How a new revision takes the place of the old one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdatePolicy {
+    /// Instances above the wanted number while updating.
+    pub max_surge: Amount,
+    /// Instances below the wanted number while updating, draining or restarting.
+    pub max_unavailable: Amount,
+    /// An instance counts as available when it ran, and was healthy where it has a check, for so long.
+    pub healthy_ms: u64,
+    /// An update without progress for so long has failed.
+    pub deadline_ms: u64,
+    /// Go back to the revision before by itself when an update failed.
+    pub rollback: bool,
+    /// First try the new revision on a few.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Canary {
+    /// How many get the new revision first.
+    pub instances: Amount,
+    /// Go on after they were available for so long; without it, wait until somebody promotes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_ms: Option<u64>,
+}
+
+/// Keeps the use of CPU or memory per instance near a target by changing their number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Autoscale {
+    pub min: u32,
+    pub max: u32,
+    /// Wanted mean use, in hundredths of what each instance asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_percent: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_percent: Option<u32>,
+    /// Grow only when more was needed for so long.
+    #[serde(default)]
+    pub up_after_ms: u64,
+    /// Shrink only when less was enough for so long.
+    #[serde(default = "down_after_default")]
+    pub down_after_ms: u64,
+}
+
+/// A number of instances, or hundredths of the wanted number. Written `2` or `25%`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amount {
+    Count(u32),
+    Percent(u32),
+}
+
+const fn one() -> u32 {
+    1
+}
+const fn keep_default() -> u32 {
+    3
+}
+const fn retries_default() -> u32 {
+    3
+}
+const fn down_after_default() -> u64 {
+    60_000
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self::Service { replicas: 1 }
+    }
+}
+
+impl Default for RunPolicy {
+    fn default() -> Self {
+        Self { completions: 1, parallelism: 1, retries: retries_default(), deadline_ms: None }
+    }
+}
+
+impl Default for UpdatePolicy {
+    fn default() -> Self {
+        Self {
+            max_surge: Amount::Percent(25),
+            max_unavailable: Amount::Percent(25),
+            healthy_ms: 0,
+            deadline_ms: 300_000,
+            rollback: true,
+            canary: None,
+        }
+    }
+}
+
+impl Amount {
+    /// Of `whole`, rounded up.
+    pub fn of_up(self, whole: u32) -> u32 {
+        match self {
+            Self::Count(count) => count,
+            Self::Percent(percent) => (u64::from(whole) * u64::from(percent)).div_ceil(100) as u32,
+        }
+    }
+
+    /// Of `whole`, rounded down.
+    pub fn of_down(self, whole: u32) -> u32 {
+        match self {
+            Self::Count(count) => count,
+            Self::Percent(percent) => (u64::from(whole) * u64::from(percent) / 100) as u32,
+        }
+    }
+}
+
+impl UpdatePolicy {
+    /// Instances that may be missing out of `replicas`, and that may be too many; never both zero.
+    pub fn room(&self, replicas: u32) -> (u32, u32) {
+        let missing = self.max_unavailable.of_down(replicas).min(replicas);
+        let surge = self.max_surge.of_up(replicas);
+        if missing == 0 && surge == 0 { (0, 1) } else { (missing, surge) }
+    }
+}
+
+impl Mode {
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Service { .. } => "service",
+            Self::Daemon => "daemon",
+            Self::Once { .. } => "once",
+            Self::Cron { .. } => "cron",
+        }
+    }
+
+    /// The policy of its runs, for those that end.
+    pub const fn run(&self) -> Option<&RunPolicy> {
+        match self {
+            Self::Once { run } | Self::Cron { run, .. } => Some(run),
+            Self::Service { .. } | Self::Daemon => None,
+        }
+    }
+}
+
+impl WorkloadSpec {
+    pub fn new(instance: InstanceSpec) -> Self {
+        Self {
+            instance,
+            mode: Mode::default(),
+            update: UpdatePolicy::default(),
+            autoscale: None,
+            paused: false,
+        }
+    }
+
+    /// Checks everything that can be checked without looking anything up. The schedule of a cron
+    /// workload is checked by [`crate::cron::Schedule`].
+    pub fn validate(&self) -> Result<()> {
+        self.instance.validate().map_err(|e| e.at("instance"))?;
+        self.validate_mode().map_err(|e| e.at("mode"))?;
+        self.update.validate().map_err(|e| e.at("update"))?;
+        match (&self.autoscale, &self.mode) {
+            (None, _) => Ok(()),
+            (Some(scale), Mode::Service { .. }) => scale.validate().map_err(|e| e.at("autoscale")),
+            (Some(_), mode) => Err(Error::invalid(format!(
+                "only a service can be scaled by itself; this is of kind {}",
+                mode.word()
+            ))
+            .at("autoscale")),
+        }
+    }
+
+    fn validate_mode(&self) -> Result<()> {
+        if let Mode::Service { replicas } = self.mode
+            && replicas > REPLICAS_MAX
+        {
+            return Err(
+                Error::invalid(format!("at most {REPLICAS_MAX} replicas are possible")).at("replicas")
+            );
+        }
+        if let Mode::Cron { schedule, time_zone, .. } = &self.mode {
+            crate::cron::Schedule::parse(schedule, time_zone.as_deref())?;
+        }
+        let Some(run) = self.mode.run() else { return Ok(()) };
+        if self.instance.restart == RestartPolicy::Always {
+            return Err(Error::invalid("what always restarts never ends, so this can never be done")
+                .hint("set instance.restart to never or on-failure")
+                .at("instance.restart"));
+        }
+        if !(1..=REPLICAS_MAX).contains(&run.completions) || !(1..=REPLICAS_MAX).contains(&run.parallelism) {
+            return Err(Error::invalid(format!("completions and parallelism must be 1 to {REPLICAS_MAX}"))
+                .at("completions"));
+        }
+        if run.retries > RETRIES_MAX {
+            return Err(Error::invalid(format!("at most {RETRIES_MAX} retries are possible")).at("retries"));
+        }
+        wait_validate("deadline_ms", run.deadline_ms.unwrap_or(1), 1)
+    }
+}
+
+impl UpdatePolicy {
+    fn validate(&self) -> Result<()> {
+        if self.max_surge.is_zero() && self.max_unavailable.is_zero() {
+            return Err(Error::invalid(
+                "max_surge and max_unavailable are both zero, so nothing could ever be replaced",
+            )
+            .at("max_unavailable"));
+        }
+        wait_validate("healthy_ms", self.healthy_ms, 0)?;
+        wait_validate("deadline_ms", self.deadline_ms, 1)?;
+        if self.deadline_ms <= self.healthy_ms {
+            return Err(Error::invalid("deadline_ms must be longer than healthy_ms").at("deadline_ms"));
+        }
+        let Some(canary) = &self.canary else { return Ok(()) };
+        if canary.instances.is_zero() {
+            return Err(Error::invalid("a canary needs at least one instance").at("canary.instances"));
+        }
+        wait_validate("canary.hold_ms", canary.hold_ms.unwrap_or(0), 0)
+    }
+}
+
+impl Autoscale {
+    fn validate(&self) -> Result<()> {
+        if self.min == 0 || self.min > self.max || self.max > REPLICAS_MAX {
+            return Err(Error::invalid(format!(
+                "min must be 1 or more and at most max, max at most {REPLICAS_MAX}"
+            ))
+            .at("min"));
+        }
+        let targets = [("cpu_percent", self.cpu_percent), ("memory_percent", self.memory_percent)];
+        if targets.iter().all(|(_, target)| target.is_none()) {
+            return Err(
+                Error::invalid("a target is needed: cpu_percent, memory_percent or both").at("cpu_percent")
+            );
+        }
+        for (field, target) in targets {
+            if target.is_some_and(|percent| !(1..=1000).contains(&percent)) {
+                return Err(Error::invalid(format!("{field} must be 1 to 1000")).at(field));
+            }
+        }
+        wait_validate("up_after_ms", self.up_after_ms, 0)?;
+        wait_validate("down_after_ms", self.down_after_ms, 0)
+    }
+}
+
+fn wait_validate(field: &str, ms: u64, min: u64) -> Result<()> {
+    if (min..=WAIT_MS_MAX).contains(&ms) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{field} must be {min} to {WAIT_MS_MAX} milliseconds")).at(field))
+}
+
+impl Amount {
+    const fn is_zero(self) -> bool {
+        matches!(self, Self::Count(0) | Self::Percent(0))
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl FromStr for Amount {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::invalid(format!(
+                "'{}' is not a number of instances: write a number such as 2, or a share such as 25%",
+                text.escape_debug()
+            ))
+        };
+        match text.strip_suffix('%') {
+            Some(percent) => match percent.parse() {
+                Ok(percent) if percent <= 100 => Ok(Self::Percent(percent)),
+                _ => Err(wrong()),
+            },
+            None => match text.parse() {
+                Ok(count) if count <= REPLICAS_MAX => Ok(Self::Count(count)),
+                _ => Err(wrong()),
+            },
+        }
+    }
+}
+
+impl utoipa::PartialSchema for Amount {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        <String as utoipa::PartialSchema>::schema()
+    }
+}
+
+impl utoipa::ToSchema for Amount {}
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Count(count) => serializer.serialize_u32(*count),
+            Self::Percent(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        let text = match Written::deserialize(deserializer)? {
+            Written::Number(number) => number.to_string(),
+            Written::Text(text) => text,
+        };
+        text.parse().map_err(|error: Error| serde::de::Error::custom(error.message))
+    }
+}
+
+/// Where the instances of a workload are on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadPhase {
+    /// Not all that is wanted is available yet.
+    #[default]
+    Progressing,
+    /// All that is wanted is available, in the newest revision.
+    Available,
+    /// A new revision is taking the place of an old one.
+    Updating,
+    /// The new revision runs on a few and waits to be promoted.
+    Canary,
+    /// An update failed and the revision before takes its place again.
+    RollingBack,
+    Paused,
+    /// A run is under way.
+    Active,
+    /// A cron workload waits for its next time.
+    Waiting,
+    /// All its runs ended well.
+    Done,
+    /// A run or an update failed; see the message.
+    Failed,
+    Deleting,
+}
+
+impl fmt::Display for WorkloadPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Progressing => "progressing",
+            Self::Available => "available",
+            Self::Updating => "updating",
+            Self::Canary => "canary",
+            Self::RollingBack => "rolling-back",
+            Self::Paused => "paused",
+            Self::Active => "active",
+            Self::Waiting => "waiting",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Deleting => "deleting",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_read_as_numbers_and_shares() {
+        let read = |text: &str| serde_json::from_str::<Amount>(text);
+        assert_eq!(read("3").expect("a number"), Amount::Count(3));
+        assert_eq!(read("\"25%\"").expect("a share"), Amount::Percent(25));
+        assert!(read("\"101%\"").is_err());
+        assert!(read("-1").is_err());
+        assert_eq!(Amount::Percent(25).of_up(3), 1);
+        assert_eq!(Amount::Percent(25).of_down(3), 0);
+    }
+
+    #[test]
+    fn what_can_never_be_done_is_refused() {
+        let mut spec = WorkloadSpec::new(InstanceSpec::new("busybox"));
+        assert!(spec.validate().is_ok());
+        spec.mode = Mode::Once { run: RunPolicy::default() };
+        assert!(spec.validate().expect_err("never ends").message.contains("never"));
+        spec.instance.restart = RestartPolicy::Never;
+        assert!(spec.validate().is_ok());
+        spec.autoscale = Some(Autoscale {
+            min: 1,
+            max: 2,
+            cpu_percent: Some(50),
+            memory_percent: None,
+            up_after_ms: 0,
+            down_after_ms: 0,
+        });
+        assert!(spec.validate().is_err());
+    }
+
+    #[test]
+    fn modes_read_with_their_defaults() {
+        let mode: Mode = serde_json::from_str(r#"{"kind":"cron","schedule":"*/5 * * * *"}"#).expect("reads");
+        assert!(matches!(mode, Mode::Cron { keep: 3, overlap: Overlap::Skip, .. }));
+        let mode: Mode = serde_json::from_str(r#"{"kind":"service"}"#).expect("reads");
+        assert_eq!(mode, Mode::Service { replicas: 1 });
+    }
+}
