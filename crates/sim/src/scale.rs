@@ -26,7 +26,7 @@ pub fn run(nodes: usize) -> anyhow::Result<()> {
         let count = nodes * 10 / STEPS;
         for _ in 0..count {
             let mut record = world.record();
-            record.spec.cpu = model::Cpu(500);
+            std::sync::Arc::make_mut(&mut record.spec).cpu = model::Cpu(500);
             wishes.insert(record.id.clone(), Run::Running);
             world.root.accept(record);
         }

@@ -120,7 +120,13 @@ async fn fill(state: &State, count: usize) -> Result<()> {
     let mut txn = Txn::new();
     for number in 0..ZONES {
         let (id, name) = (ZoneId::from_random(number), format!("zone-{number}"));
-        let zone = ZoneRecord { id, name: name.parse()?, enrolled_at: now, facts: None };
+        let zone = ZoneRecord {
+            id,
+            name: name.parse()?,
+            enrolled_at: now,
+            facts: None,
+            mode: model::PlaceMode::Open,
+        };
         txn = txn.insert(kind::ZONE, &zone.id, None, Some(&name), encode(&zone));
     }
     for number in 0..count {
@@ -147,8 +153,9 @@ fn instance(number: usize, tenant: &TenantId, now: Timestamp) -> Result<(Instanc
         id: id.clone(),
         tenant: tenant.clone(),
         name: format!("web-{number}").parse()?,
-        spec,
-        image: image(),
+        spec: spec.into(),
+        image: image().into(),
+        owner: None,
         run: Run::Running,
         restart_count: 0,
         created_at: now,

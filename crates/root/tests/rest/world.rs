@@ -92,6 +92,7 @@ async fn zone_enrol(cloud: &Cloud, name: &str) -> ZoneId {
         name: name.parse().unwrap(),
         enrolled_at: Timestamp(0),
         facts: Some(facts(name)),
+        mode: model::PlaceMode::Open,
     };
     let txn = Txn::new().insert(kind::ZONE, &zone.id, None, Some(name), encode(&zone));
     cloud.state.commit(txn).await.unwrap();
@@ -178,6 +179,11 @@ async fn answer(mut stream: ByteStream, ask: Ask) {
                 last_seen: Timestamp(0),
                 reserved: Resources::ZERO,
                 instances: 3,
+                mode: model::PlaceMode::Open,
+                left: None,
+                usage: None,
+                clock_ahead_ms: 0,
+                certificate_until: None,
             };
             let _ = stream.send(json(serde_json::json!([report]))).await;
             let _ = stream.send(Frame::Eof).await;
