@@ -28,6 +28,7 @@ pub mod parent;
 pub mod stream;
 pub mod tls;
 pub mod uplink;
+mod vitals;
 mod wire;
 
 pub use ca::{Ca, IssueAsk, Issued, Issuer};
@@ -41,3 +42,4 @@ pub use mqtt::{Broker, BrokerConfig, MqttParent, MqttParentConfig, mqtt_uplink};
 pub use parent::{BlobSource, ParentHandler};
 pub use stream::{ByteStream, Frame, pipe};
 pub use uplink::{Down, Uplink};
+pub use vitals::PulseSource;

@@ -17,6 +17,8 @@ pub const COMPRESS_OVER: usize = 4 << 10;
 pub const POLL_MAX: Duration = Duration::from_secs(25);
 /// How often a child gives a sign of life.
 pub const BEAT: Duration = Duration::from_secs(4);
+/// Round trips that are remembered; the shortest of them counts.
+pub const ROUND_TRIPS_MAX: usize = 8;
 /// MQTT's own keep-alive.
 pub const KEEP_ALIVE_S: u16 = 5;
 /// A request that should be answered at once is given up after this.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use futures::future::BoxFuture;
 use model::exchange::{Ack, Revision};
-use model::{ChildId, Desired, Digest, Observed, Result};
+use model::{ChildId, Desired, Digest, Observed, Pulse, Result};
 use tokio::io::AsyncRead;
 
 /// The parent behind the link. The link has verified who the child is before it calls.
@@ -19,8 +19,8 @@ pub trait ParentHandler: Send + Sync + 'static {
     /// A child is connected, or is known to be gone (last will, closed connection).
     fn link_state(&self, child: &ChildId, up: bool);
 
-    /// Any sign of life; it renews the child's lease.
-    fn heard(&self, child: &ChildId);
+    /// Any sign of life; it renews the child's lease. A beat brings a pulse.
+    fn heard(&self, child: &ChildId, pulse: Option<&Pulse>);
 
     /// A blob that the child needs.
     fn blob(&self, child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>>;

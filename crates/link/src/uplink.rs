@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::limits::{BACKOFF_FIRST, BACKOFF_MAX, CALLS_QUEUE_MAX};
 use crate::stream::ByteStream;
+use crate::vitals::PulseSource;
 
 /// What comes down to a child.
 #[derive(Debug)]
@@ -37,6 +38,12 @@ pub trait Uplink: Send + Sync + 'static {
 
     /// What comes down next; never ends. A set with the revision that the child has is not delivered again.
     fn next(&self) -> BoxFuture<'_, Down>;
+
+    /// Where the pulse comes from that every beat carries; without one it holds the time alone.
+    fn pulse_from(&self, source: PulseSource);
+
+    /// How long a message to the parent and its answer take on the way, once that was measured.
+    fn rtt(&self) -> Option<Duration>;
 
     /// Opens the stream that answers a call.
     fn open_stream<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<ByteStream>>;
@@ -161,7 +168,7 @@ mod tests {
     use model::exchange::RevisionedSet;
 
     fn set(rev: u64) -> Desired {
-        RevisionedSet { base: None, at: Revision { epoch: 1, rev }, upserts: Vec::new(), removes: Vec::new() }
+        RevisionedSet { base: None, at: Revision { epoch: 1, rev }, upserts: Vec::new(), removes: Vec::new(), more: false }
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use common::{Heard, Parent, Transport, Zone, desired_next, node, observed, patiently, world};
 use link::{ByteStream, Down, Frame, Uplink};
 use model::exchange::{Ask, Revision};
-use model::{Digest, ErrorKind, InstanceId};
+use model::{Digest, ErrorKind, InstanceId, Pulse};
 use sha2::{Digest as _, Sha256};
 
 macro_rules! both {
@@ -26,6 +26,7 @@ both!(
     a_parent_that_comes_back_finds_its_children,
     a_child_that_vanishes_is_noticed,
     beats_renew_the_lease,
+    a_beat_carries_the_pulse_and_measures_the_way,
     a_call_is_answered_on_a_stream_both_ways,
     a_call_to_nobody_fails_at_once,
     a_stream_of_another_child_is_not_found,
@@ -100,6 +101,18 @@ async fn beats_renew_the_lease(transport: Transport) {
     let before = count();
     patiently("beats", async {
         while count() < before + 2 {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+}
+
+async fn a_beat_carries_the_pulse_and_measures_the_way(transport: Transport) {
+    let world = world(transport).await;
+    world.uplink.pulse_from(std::sync::Arc::new(|| Pulse { orphans_removed: 3, ..Pulse::default() }));
+    let pulse = || world.zone.handler.pulses.lock().unwrap().get(&world.child).cloned();
+    patiently("the pulse", async {
+        while pulse().is_none_or(|pulse| pulse.orphans_removed != 3) || world.uplink.rtt().is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     })

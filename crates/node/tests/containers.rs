@@ -70,9 +70,9 @@ async fn process_settings(runtime: &str) {
     let script = "id -u; id -g; id -G; pwd; hostname; echo $FROM_IMAGE $MINE $HOME; cat /etc/hostname; \
                   grep -c web-1 /etc/hosts; test -f /etc/resolv.conf && echo resolv; ls /proc/self/fd | wc -l";
     let mut wanted = assignment(1, script);
-    wanted.spec.user = Some("web".into());
-    wanted.spec.workdir = Some("/srv/deep".into());
-    wanted.spec.env.insert("MINE".into(), "a b".into());
+    std::sync::Arc::make_mut(&mut wanted.spec).user = Some("web".into());
+    std::sync::Arc::make_mut(&mut wanted.spec).workdir = Some("/srv/deep".into());
+    std::sync::Arc::make_mut(&mut wanted.spec).env.insert("MINE".into(), "a b".into());
     engine.apply(vec![wanted.clone()]);
     let seen = wait(&engine, &wanted.id, |o| o.phase == Phase::Exited).await;
     let text = logs(&engine, &wanted.id, false, None).await;
@@ -111,7 +111,7 @@ async fn memory_limit(runtime: &str) {
     let world = World::new(runtime);
     let engine = world.engine().await;
     let mut wanted = assignment(1, "exec dd if=/dev/zero of=/dev/null bs=200M count=1");
-    wanted.spec.memory = Bytes::mib(32);
+    std::sync::Arc::make_mut(&mut wanted.spec).memory = Bytes::mib(32);
     engine.apply(vec![wanted.clone()]);
     let seen = wait(&engine, &wanted.id, |o| o.phase == Phase::Exited).await;
     assert_eq!(seen.exit_code, Some(137));
@@ -123,7 +123,7 @@ async fn pids_limit(runtime: &str) {
     let world = World::new(runtime);
     let engine = world.engine().await;
     let mut wanted = assignment(1, "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 5 & done; echo all");
-    wanted.spec.pids = 8;
+    std::sync::Arc::make_mut(&mut wanted.spec).pids = 8;
     engine.apply(vec![wanted.clone()]);
     let seen = wait(&engine, &wanted.id, |o| o.phase == Phase::Exited).await;
     let text = logs(&engine, &wanted.id, false, None).await;
@@ -136,11 +136,11 @@ async fn failures_are_told(runtime: &str) {
     let world = World::new(runtime);
     let engine = world.engine().await;
     let mut no_program = assignment(1, "");
-    no_program.spec.command = vec!["/bin/nothing".into()];
+    std::sync::Arc::make_mut(&mut no_program.spec).command = vec!["/bin/nothing".into()];
     let mut no_user = assignment(2, "true");
-    no_user.spec.user = Some("stranger".into());
+    std::sync::Arc::make_mut(&mut no_user.spec).user = Some("stranger".into());
     let mut no_command = assignment(3, "");
-    no_command.spec.command.clear();
+    std::sync::Arc::make_mut(&mut no_command.spec).command.clear();
     engine.apply(vec![no_program.clone(), no_user.clone(), no_command.clone()]);
     for (wanted, word) in [(&no_program, "/bin/nothing"), (&no_user, "stranger"), (&no_command, "no command")]
     {
@@ -157,13 +157,13 @@ async fn restart_with_pauses(runtime: &str) {
     let engine = world.engine().await;
     // The root file system is kept between runs, so the third one can tell that it is the third.
     let mut wanted = assignment(1, "echo x >> /runs; test $(wc -l < /runs) -ge 3");
-    wanted.spec.restart = RestartPolicy::OnFailure;
+    std::sync::Arc::make_mut(&mut wanted.spec).restart = RestartPolicy::OnFailure;
     engine.apply(vec![wanted.clone()]);
     let seen = wait(&engine, &wanted.id, |o| o.phase == Phase::Exited && o.exit_code == Some(0)).await;
     assert_eq!(seen.restarts, 2);
     let pauses: Vec<_> = seen.events.iter().filter(|e| e.kind == "restarting").map(|e| &e.message).collect();
     assert!(pauses[0].ends_with("after 20 ms") && pauses[1].ends_with("after 40 ms"), "{pauses:?}");
-    wanted.spec.restart = RestartPolicy::Always;
+    std::sync::Arc::make_mut(&mut wanted.spec).restart = RestartPolicy::Always;
     engine.apply(vec![wanted.clone()]);
     wait(&engine, &wanted.id, |o| o.restarts >= 4).await;
     world.end(engine).await;
@@ -175,8 +175,8 @@ async fn unhealthy_is_restarted(runtime: &str) {
     let mut wanted = assignment(1, "sleep 1000");
     let check = |probe| HealthCheck { probe, interval_ms: 100, timeout_ms: 5000, retries: 2, grace_ms: 0 };
     let command = ["/bin/test", "-f", "/tmp/healthy"].map(String::from).to_vec();
-    wanted.spec.health = Some(check(HealthProbe::Command(command)));
-    wanted.spec.restart = RestartPolicy::Always;
+    std::sync::Arc::make_mut(&mut wanted.spec).health = Some(check(HealthProbe::Command(command)));
+    std::sync::Arc::make_mut(&mut wanted.spec).restart = RestartPolicy::Always;
     engine.apply(vec![wanted.clone()]);
     let seen = wait(&engine, &wanted.id, |o| o.restarts >= 1).await;
     assert!(seen.events.iter().any(|e| e.kind == "unhealthy" && e.message.contains("code 1")), "{seen:?}");
@@ -195,8 +195,8 @@ async fn unhealthy_is_restarted(runtime: &str) {
     // A port that refuses, then one that answers, each with the same running process.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    wanted.spec.restart = RestartPolicy::Never;
-    wanted.spec.health = Some(check(HealthProbe::Tcp { port }));
+    std::sync::Arc::make_mut(&mut wanted.spec).restart = RestartPolicy::Never;
+    std::sync::Arc::make_mut(&mut wanted.spec).health = Some(check(HealthProbe::Tcp { port }));
     engine.apply(vec![wanted.clone()]);
     wait(&engine, &wanted.id, |o| o.health == Some(Health::Healthy)).await;
     drop(listener);

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use link::{BlobSource, ParentHandler};
 use model::exchange::{Ack, Revision};
-use model::{ChildId, Desired, Digest, Observed, Result};
+use model::{ChildId, Desired, Digest, Observed, Pulse, Result};
 
 use crate::service::{ZoneService, node_seen};
 
@@ -33,7 +33,7 @@ impl ParentHandler for ZoneService {
         self.wake();
     }
 
-    fn heard(&self, child: &ChildId) {
+    fn heard(&self, child: &ChildId, _pulse: Option<&Pulse>) {
         let now = self.now();
         self.core().node_heard(child, now);
     }

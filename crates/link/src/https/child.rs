@@ -6,6 +6,7 @@
 //! ```
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use model::exchange::{Ack, Revision};
@@ -20,6 +21,7 @@ use crate::identity::Credentials;
 use crate::limits::{BEAT, HAVE_WAIT, POLL_MAX, PUSH_WAIT, REQUEST_WAIT};
 use crate::stream::ByteStream;
 use crate::uplink::{Backoff, Down, Inbox, Uplink};
+use crate::vitals::{PulseSource, Vitals};
 
 /// Connects to a parent and stays connected until it is dropped.
 pub fn https_uplink(credentials: &Credentials, parent_url: &str) -> Result<Arc<dyn Uplink>> {
@@ -27,6 +29,7 @@ pub fn https_uplink(credentials: &Credentials, parent_url: &str) -> Result<Arc<d
         client: ParentClient::new(credentials, parent_url)?,
         inbox: Inbox::default(),
         have: watch::Sender::new(None),
+        vitals: Vitals::default(),
     });
     let task = AbortOnDropHandle::new(tokio::spawn(link.clone().run()));
     Ok(Arc::new(HttpsUplink { link, _task: task }))
@@ -41,6 +44,7 @@ struct Link {
     client: ParentClient,
     inbox: Inbox,
     have: watch::Sender<Option<Revision>>,
+    vitals: Vitals,
 }
 
 impl Link {
@@ -69,15 +73,17 @@ impl Link {
     }
 
     async fn beat(&self) -> Result<()> {
-        self.client.post::<_, ()>(PATH_BEAT, &(), REQUEST_WAIT).await.map(|_| ())
+        self.client.post::<_, ()>(PATH_BEAT, &self.vitals.pulse(), REQUEST_WAIT).await.map(|_| ())
     }
 
     async fn beats(&self) -> Error {
         loop {
-            tokio::time::sleep(BEAT).await;
+            let sent = Instant::now();
             if let Err(error) = self.beat().await {
                 return error;
             }
+            self.vitals.trip(sent.elapsed());
+            tokio::time::sleep(BEAT).await;
         }
     }
 
@@ -130,6 +136,14 @@ impl Uplink for HttpsUplink {
 
     fn set_have(&self, have: Option<Revision>) {
         self.link.have.send_replace(have);
+    }
+
+    fn pulse_from(&self, source: PulseSource) {
+        self.link.vitals.source_set(source);
+    }
+
+    fn rtt(&self) -> Option<Duration> {
+        self.link.vitals.rtt()
     }
 
     fn next(&self) -> BoxFuture<'_, Down> {

@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use model::{ChildId, Digest, Error, ErrorKind};
+use model::{ChildId, Digest, Error, ErrorKind, Pulse};
 use serde::Serialize;
 use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
@@ -104,7 +104,6 @@ impl FromRequestParts<Arc<Shared>> for Child {
                 Error::new(ErrorKind::Forbidden, format!("{identity} is no child of this parent")).into()
             );
         }
-        shared.handler.heard(&child);
         Ok(Self(child, connection))
     }
 }
@@ -116,6 +115,7 @@ fn answer<T: Serialize>(value: &T) -> Answer {
 async fn observed(State(shared): State<Arc<Shared>>, child: Child, body: Bytes) -> Answer {
     let Child(child, connection) = child;
     connection.exchanged(&child);
+    shared.handler.heard(&child, None);
     let observed = wire::decode(&body, BODY_MAX)?;
     answer(&shared.handler.observed(&child, observed).await?)
 }
@@ -124,6 +124,7 @@ async fn observed(State(shared): State<Arc<Shared>>, child: Child, body: Bytes) 
 async fn desired(State(shared): State<Arc<Shared>>, child: Child, body: Bytes) -> Answer {
     let Child(child, connection) = child;
     connection.exchanged(&child);
+    shared.handler.heard(&child, None);
     let Poll { have } = wire::decode(&body, SMALL_BODY_MAX)?;
     let newer = async {
         let desired = shared.handler.desired(&child, have).await?;
@@ -140,9 +141,15 @@ async fn desired(State(shared): State<Arc<Shared>>, child: Child, body: Bytes) -
     }
 }
 
-async fn beat(Child(child, connection): Child) -> StatusCode {
+async fn beat(State(shared): State<Arc<Shared>>, child: Child, body: Bytes) -> Answer {
+    let Child(child, connection) = child;
+    let pulse: Option<Pulse> = match body.is_empty() {
+        true => None,
+        false => wire::decode(&body, SMALL_BODY_MAX)?,
+    };
     connection.exchanged(&child);
-    StatusCode::NO_CONTENT
+    shared.handler.heard(&child, pulse.as_ref());
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn stream(

@@ -1,6 +1,7 @@
 //! The child over MQTT. Streams and blobs go to the parent's HTTPS listener.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -19,6 +20,7 @@ use crate::limits::{BEAT, BODY_MAX, PACKET_MAX};
 use crate::stream::ByteStream;
 use crate::tls::client_config;
 use crate::uplink::{Backoff, Down, Inbox, Uplink};
+use crate::vitals::{PulseSource, Vitals};
 use crate::wire;
 
 /// Connects to a zone's broker (`host:port`) and stays connected until it is dropped.
@@ -31,6 +33,7 @@ pub fn mqtt_uplink(credentials: &Credentials, broker: &str, parent_url: &str) ->
         tls: Arc::new(client_config(credentials)?),
         https: ParentClient::new(credentials, parent_url)?,
         inbox: Inbox::default(),
+        vitals: Vitals::default(),
         sets: Mutex::default(),
         publisher: watch::Sender::new(None),
         beat_now: Notify::new(),
@@ -52,6 +55,7 @@ struct Link {
     tls: Arc<ClientConfig>,
     https: ParentClient,
     inbox: Inbox,
+    vitals: Vitals,
     sets: Mutex<Sets>,
     /// There while connected.
     publisher: watch::Sender<Option<Publisher>>,
@@ -132,9 +136,12 @@ impl Link {
     /// Acknowledged by the broker, so that a connection that is dead without knowing it is noticed.
     async fn beat(&self, publisher: &Publisher, conn: u64) -> Result<()> {
         let got = self.sets().got;
-        publisher
-            .publish(topic(&self.me, Leaf::Beat), wire::encode(&Beat { conn, got }, PACKET_MAX)?, false)
-            .await
+        let beat = Beat { conn, got, pulse: self.vitals.pulse() };
+        let payload = wire::encode(&beat, PACKET_MAX)?;
+        let sent = Instant::now();
+        publisher.publish(topic(&self.me, Leaf::Beat), payload, false).await?;
+        self.vitals.trip(sent.elapsed());
+        Ok(())
     }
 
     fn message(&self, topic: &str, payload: &Bytes) {
@@ -195,6 +202,14 @@ impl Uplink for MqttUplink {
             drop(sets);
             self.link.fetch_again.notify_one();
         }
+    }
+
+    fn pulse_from(&self, source: PulseSource) {
+        self.link.vitals.source_set(source);
+    }
+
+    fn rtt(&self) -> Option<Duration> {
+        self.link.vitals.rtt()
     }
 
     fn next(&self) -> BoxFuture<'_, Down> {

@@ -20,7 +20,7 @@ pub use broker::{Broker, BrokerConfig};
 pub use child::mqtt_uplink;
 pub use parent::{MqttParent, MqttParentConfig};
 
-use model::ChildId;
+use model::{ChildId, Pulse};
 use model::exchange::Revision;
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,8 @@ pub(crate) struct Beat {
     pub conn: u64,
     /// The last desired set that this connection brought.
     pub got: Option<Revision>,
+    #[serde(default)]
+    pub pulse: Pulse,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -138,8 +138,8 @@ impl Hub {
         if payload.is_empty() || !self.handler.admits(&child) {
             return;
         }
-        if !retained && leaf != Leaf::Gone {
-            self.handler.heard(&child);
+        if !retained && leaf == Leaf::Observed {
+            self.handler.heard(&child, None);
         }
         match leaf {
             Leaf::Beat => match wire::decode(&payload, PACKET_MAX) {
@@ -156,6 +156,7 @@ impl Hub {
     }
 
     fn beat(self: &Arc<Self>, child: &ChildId, beat: &Beat) {
+        self.handler.heard(child, Some(&beat.pulse));
         let mut new = false;
         self.with_child(child, |known| {
             let seen = Seen { conn: Some(beat.conn), got: beat.got };

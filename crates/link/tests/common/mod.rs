@@ -15,7 +15,7 @@ use link::{
     HttpsParentConfig, Identity, Kind, MemoryBook, MqttParent, MqttParentConfig, ParentHandler, Uplink,
 };
 use model::exchange::{Ack, Facts, Revision, RevisionedSet};
-use model::{ChildId, Desired, Digest, Error, InstanceId, Name, Observed, Resources, Result};
+use model::{ChildId, Desired, Digest, Error, InstanceId, Name, Observed, Pulse, Resources, Result};
 use tokio::sync::{mpsc, watch};
 
 /// Longer than anything here takes on a busy machine; only a failing test waits for it.
@@ -37,6 +37,7 @@ pub struct Parent {
     pub rev: watch::Sender<Revision>,
     pub heard: tokio::sync::Mutex<mpsc::UnboundedReceiver<Heard>>,
     tell: mpsc::UnboundedSender<Heard>,
+    pub pulses: Mutex<HashMap<ChildId, Pulse>>,
     pub beats: Mutex<HashMap<ChildId, u64>>,
     pub blobs: Mutex<HashMap<Digest, Bytes>>,
     pub removed: Mutex<Vec<ChildId>>,
@@ -49,6 +50,7 @@ impl Parent {
             rev: watch::Sender::new(Revision { epoch, rev: 1 }),
             heard: tokio::sync::Mutex::new(heard),
             tell,
+            pulses: Mutex::default(),
             beats: Mutex::default(),
             blobs: Mutex::default(),
             removed: Mutex::default(),
@@ -83,7 +85,7 @@ impl ParentHandler for Parent {
             let at = *rev.wait_for(|rev| have != Some(*rev)).await.map_err(|_| Error::internal("gone"))?;
             let base = have.filter(|have| have.epoch == at.epoch);
             let removes = (0..at.rev).map(|n| InstanceId::from_random(n.into())).collect();
-            Ok(RevisionedSet { base, at, upserts: Vec::new(), removes })
+            Ok(RevisionedSet { base, at, upserts: Vec::new(), removes, more: false })
         })
     }
 
@@ -91,7 +93,10 @@ impl ParentHandler for Parent {
         let _ = self.tell.send(Heard::Link(child.clone(), up));
     }
 
-    fn heard(&self, child: &ChildId) {
+    fn heard(&self, child: &ChildId, pulse: Option<&Pulse>) {
+        if let Some(pulse) = pulse {
+            self.pulses.lock().unwrap().insert(child.clone(), pulse.clone());
+        }
         *self.beats.lock().unwrap().entry(child.clone()).or_default() += 1;
     }
 
@@ -243,5 +248,5 @@ pub fn observed(rev: u64) -> Observed {
         members: 0,
     };
     let at = Revision { epoch: 1, rev };
-    Observed { facts, set: RevisionedSet { base: None, at, upserts: Vec::new(), removes: Vec::new() } }
+    Observed { facts, set: RevisionedSet { base: None, at, upserts: Vec::new(), removes: Vec::new(), more: false } }
 }

@@ -91,6 +91,7 @@ mod tests {
             name: "z".parse().expect("a name"),
             enrolled_at: Timestamp(0),
             facts: None,
+            mode: model::PlaceMode::Open,
         };
         Notice { seq, body: NoticeBody::Zone(Arc::new(record)) }
     }

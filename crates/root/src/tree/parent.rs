@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use link::{BlobSource, ParentHandler};
 use model::exchange::{Ack, Revision};
-use model::{ChildId, Desired, Digest, Error, Facts, Observed, Result, ZoneId};
+use model::{ChildId, Desired, Digest, Error, Facts, Observed, Pulse, Result, ZoneId};
 use store::Txn;
 
 use super::TreeService;
@@ -40,7 +40,7 @@ impl ParentHandler for TreeService {
         self.0.wake.wake();
     }
 
-    fn heard(&self, child: &ChildId) {
+    fn heard(&self, child: &ChildId, _pulse: Option<&Pulse>) {
         let now = self.now();
         self.core().zone_heard(child, now);
     }
