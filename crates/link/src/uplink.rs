@@ -168,7 +168,13 @@ mod tests {
     use model::exchange::RevisionedSet;
 
     fn set(rev: u64) -> Desired {
-        RevisionedSet { base: None, at: Revision { epoch: 1, rev }, upserts: Vec::new(), removes: Vec::new(), more: false }
+        RevisionedSet {
+            base: None,
+            at: Revision { epoch: 1, rev },
+            upserts: Vec::new(),
+            removes: Vec::new(),
+            more: false,
+        }
     }
 
     #[tokio::test]

@@ -20,8 +20,8 @@ pub use broker::{Broker, BrokerConfig};
 pub use child::mqtt_uplink;
 pub use parent::{MqttParent, MqttParentConfig};
 
-use model::{ChildId, Pulse};
 use model::exchange::Revision;
+use model::{ChildId, Pulse};
 use serde::{Deserialize, Serialize};
 
 const PREFIX: &str = "banyan/v1/";

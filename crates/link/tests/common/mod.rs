@@ -248,5 +248,8 @@ pub fn observed(rev: u64) -> Observed {
         members: 0,
     };
     let at = Revision { epoch: 1, rev };
-    Observed { facts, set: RevisionedSet { base: None, at, upserts: Vec::new(), removes: Vec::new(), more: false } }
+    Observed {
+        facts,
+        set: RevisionedSet { base: None, at, upserts: Vec::new(), removes: Vec::new(), more: false },
+    }
 }
