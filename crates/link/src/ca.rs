@@ -70,6 +70,30 @@ impl Ca {
             }
             Err(error) => return Err(error.into()),
         };
+        Self::from_parts(key, cert)
+    }
+
+    /// A new CA as its key and certificate, in PEM, for whoever keeps them elsewhere than in a folder.
+    pub fn make() -> Result<(String, String)> {
+        let key = KeyPair::generate().map_err(broken("a key"))?;
+        let cert = ca_certificate(&key)?;
+        Ok((key.serialize_pem(), cert))
+    }
+
+    pub fn from_pem(key: &str, cert: &str) -> Result<Self> {
+        Self::from_parts(KeyPair::from_pem(key).map_err(broken("the CA's key"))?, cert.to_owned())
+    }
+
+    /// The key and the certificate that [`Ca::create_or_load`] keeps in `dir`; `None` when there are none.
+    pub fn read(dir: &Path) -> Result<Option<(String, String)>> {
+        let read = |file| match std::fs::read_to_string(dir.join(file)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            other => other.map(Some).map_err(Error::from),
+        };
+        Ok(read(KEY_FILE)?.zip(read(CERT_FILE)?))
+    }
+
+    fn from_parts(key: KeyPair, cert: String) -> Result<Self> {
         let fingerprint = fingerprint_of_pem(&cert)?;
         let issuer = rcgen::Issuer::from_ca_cert_pem(&cert, key).map_err(broken("the CA's certificate"))?;
         Ok(Self { cert, fingerprint, issuer })

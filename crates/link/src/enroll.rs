@@ -179,7 +179,7 @@ impl Desk {
         let id = match self.kind {
             Kind::Zone => ZoneId::from_random(random).to_string(),
             Kind::Node => NodeId::from_random(random).to_string(),
-            Kind::Server => return Err(Error::invalid("a server cannot join")),
+            Kind::Server | Kind::Root => return Err(Error::invalid("a server cannot join")),
         };
         let identity = Identity { kind: self.kind, id, parent: self.parent.clone() };
         let secret = hex::decode(&ask.secret).map_err(|_| token_refused())?;

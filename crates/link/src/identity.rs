@@ -18,6 +18,8 @@ pub enum Kind {
     Node,
     /// The listening side of a parent.
     Server,
+    /// One of several root servers, as it calls the others.
+    Root,
 }
 
 impl Kind {
@@ -26,11 +28,12 @@ impl Kind {
             Self::Zone => "zone",
             Self::Node => "node",
             Self::Server => "server",
+            Self::Root => "root",
         }
     }
 
     fn from_word(word: &str) -> Option<Self> {
-        [Self::Zone, Self::Node, Self::Server].into_iter().find(|kind| kind.as_str() == word)
+        [Self::Zone, Self::Node, Self::Server, Self::Root].into_iter().find(|kind| kind.as_str() == word)
     }
 }
 

@@ -36,10 +36,10 @@ pub use calls::Calls;
 pub use enroll::{
     Desk, EnrollToken, Joiner, MemoryBook, RemoteIssuer, TokenBook, TokenRecord, certify, enroll,
 };
-pub use https::{HttpsParent, HttpsParentConfig, https_uplink};
+pub use https::{HttpsParent, HttpsParentConfig, PeerClient, https_uplink};
 pub use identity::{Children, Credentials, Identity, Kind};
 pub use mqtt::{Broker, BrokerConfig, MqttParent, MqttParentConfig, mqtt_uplink};
-pub use parent::{BlobSource, ParentHandler};
+pub use parent::{BlobSource, ParentHandler, PeerHandler};
 pub use stream::{ByteStream, Frame, pipe};
 pub use uplink::{Down, Uplink};
 pub use vitals::PulseSource;

@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use futures::future::BoxFuture;
-use model::exchange::{Ack, Revision};
+use model::exchange::{Ack, Ask, Revision};
 use model::{ChildId, Desired, Digest, Observed, Pulse, Result};
+use serde_json::Value;
 use tokio::io::AsyncRead;
+
+use crate::stream::ByteStream;
 
 /// The parent behind the link. The link has verified who the child is before it calls.
 pub trait ParentHandler: Send + Sync + 'static {
@@ -30,6 +33,18 @@ pub trait ParentHandler: Send + Sync + 'static {
         let _ = child;
         true
     }
+}
+
+/// What one root server answers the others. The link has verified that the caller is one of them.
+pub trait PeerHandler: Send + Sync + 'static {
+    /// Puts a question to a child that is connected here.
+    fn ask(&self, child: &ChildId, ask: Ask) -> BoxFuture<'_, Result<ByteStream>>;
+
+    /// A small question among the servers themselves.
+    fn tell(&self, question: Value) -> BoxFuture<'_, Result<Value>>;
+
+    /// A blob that lies here.
+    fn blob(&self, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>>;
 }
 
 /// A blob that is ready to be sent.

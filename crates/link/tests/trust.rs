@@ -160,6 +160,7 @@ async fn a_zone_enrols_its_nodes_through_root() {
         children: Children::zones(),
         desk: Some(desk),
         issuer: Some(ca.clone()),
+        peers: None,
     };
     let root = HttpsParent::start(config, Parent::new(1), Calls::new()).await.unwrap();
     let root_url = format!("https://{}", root.address());
@@ -184,6 +185,7 @@ async fn a_zone_enrols_its_nodes_through_root() {
         children: Children::nodes_of(me.identity.id.clone()),
         desk: Some(desk),
         issuer: None,
+        peers: None,
     };
     let zone = HttpsParent::start(config, Parent::new(1), Calls::new()).await.unwrap();
     let (token, record) = EnrollToken::make(issuer.fingerprint(), Kind::Node, None, later());

@@ -76,6 +76,7 @@ impl RootRole {
             children: Children::zones(),
             desk: Some(desk),
             issuer: Some(ca.clone()),
+            peers: None,
         };
         let link = HttpsParent::start(parent, Arc::new(tree.clone()), tree.calls()).await?;
         let api = root::serve(cloud).await?;

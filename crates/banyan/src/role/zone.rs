@@ -67,6 +67,7 @@ impl ZoneRole {
             children: Children::nodes_of(&id),
             desk: Some(desk),
             issuer: Some(issuer.clone()),
+            peers: None,
         };
         let https = HttpsParent::start(parent, Arc::new(service.clone()), service.calls()).await?;
         let broker = BrokerConfig {

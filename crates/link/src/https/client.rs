@@ -79,7 +79,11 @@ impl ParentClient {
     }
 
     pub(crate) async fn open_stream(&self, id: &str) -> Result<ByteStream> {
-        let url = format!("wss://{}{PATH_STREAM}/{id}", &self.url["https://".len()..]);
+        self.stream_at(&format!("{PATH_STREAM}/{id}")).await
+    }
+
+    pub(crate) async fn stream_at(&self, path: &str) -> Result<ByteStream> {
+        let url = format!("wss://{}{path}", &self.url["https://".len()..]);
         let config = WebSocketConfig::default()
             .read_buffer_size(FRAME_MAX)
             .write_buffer_size(0)
@@ -103,7 +107,16 @@ impl ParentClient {
         digest: &Digest,
         to: &mut (dyn AsyncWrite + Send + Unpin),
     ) -> Result<u64> {
-        let request = self.bulk.get(format!("{}{PATH_BLOB}/{digest}", self.url));
+        self.blob_at(PATH_BLOB, digest, to).await
+    }
+
+    pub(crate) async fn blob_at(
+        &self,
+        path: &str,
+        digest: &Digest,
+        to: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Result<u64> {
+        let request = self.bulk.get(format!("{}{path}/{digest}", self.url));
         let mut response = request.send().await.map_err(unreachable_parent)?;
         if !response.status().is_success() {
             return Err(refusal(response).await);

@@ -3,6 +3,7 @@
 mod child;
 mod client;
 mod parent;
+mod peer;
 mod roster;
 mod routes;
 mod socket;
@@ -10,6 +11,7 @@ mod socket;
 pub use child::https_uplink;
 pub(crate) use client::{ParentClient, answer_read, unreachable_parent};
 pub use parent::{HttpsParent, HttpsParentConfig};
+pub use peer::PeerClient;
 
 use model::Desired;
 use model::exchange::{Call, Revision};
@@ -22,6 +24,9 @@ pub(crate) const PATH_DESIRED: &str = "/link/v1/desired";
 pub(crate) const PATH_BEAT: &str = "/link/v1/beat";
 pub(crate) const PATH_STREAM: &str = "/link/v1/stream";
 pub(crate) const PATH_BLOB: &str = "/link/v1/blob";
+pub(crate) const PATH_PEER_ASK: &str = "/link/v1/peer/ask";
+pub(crate) const PATH_PEER_TELL: &str = "/link/v1/peer/tell";
+pub(crate) const PATH_PEER_BLOB: &str = "/link/v1/peer/blob";
 
 /// What a child says when it asks for what is desired.
 #[derive(Debug, Serialize, Deserialize)]

@@ -24,7 +24,7 @@ use crate::calls::Calls;
 use crate::enroll::Desk;
 use crate::identity::{Children, Credentials, Identity};
 use crate::limits::{CONNECT_WAIT, CONNECTIONS_MAX, POLL_MAX, REQUESTS_PER_CONNECTION_MAX};
-use crate::parent::ParentHandler;
+use crate::parent::{ParentHandler, PeerHandler};
 use crate::tls::server_config;
 
 pub struct HttpsParentConfig {
@@ -37,6 +37,8 @@ pub struct HttpsParentConfig {
     pub desk: Option<Desk>,
     /// Gives certificates to those who have one already: renewals, and a zone's nodes and listener.
     pub issuer: Option<Arc<dyn Issuer>>,
+    /// Answers other root servers; without it they are nobody here.
+    pub peers: Option<Arc<dyn PeerHandler>>,
 }
 
 /// A listener that runs until it is dropped.
@@ -64,6 +66,7 @@ impl HttpsParent {
             children: config.children,
             desk: config.desk,
             issuer: config.issuer,
+            peers: config.peers,
             roster: roster.clone(),
             stop: stop.clone(),
         });

@@ -25,7 +25,7 @@ use crate::calls::Calls;
 use crate::enroll::{Desk, EnrollAsk};
 use crate::identity::{Children, Identity};
 use crate::limits::{BODY_MAX, FRAME_MAX, POLL_MAX, SMALL_BODY_MAX};
-use crate::parent::ParentHandler;
+use crate::parent::{BlobSource, ParentHandler, PeerHandler};
 use crate::stream::ByteStream;
 use crate::wire;
 
@@ -38,6 +38,7 @@ pub(super) struct Shared {
     pub children: Children,
     pub desk: Option<Desk>,
     pub issuer: Option<Arc<dyn Issuer>>,
+    pub peers: Option<Arc<dyn PeerHandler>>,
     pub roster: Arc<Roster>,
     pub stop: CancellationToken,
 }
@@ -50,14 +51,15 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route(PATH_BEAT, post(beat))
         .route(&format!("{PATH_STREAM}/{{id}}"), get(stream))
         .route(&format!("{PATH_BLOB}/{{digest}}"), get(blob))
+        .merge(super::peer::routes())
         .layer(DefaultBodyLimit::max(SMALL_BODY_MAX))
         .route(PATH_OBSERVED, post(observed).layer(DefaultBodyLimit::max(BODY_MAX)))
         .with_state(shared)
 }
 
-type Answer<T = Response> = Result<T, Refusal>;
+pub(super) type Answer<T = Response> = Result<T, Refusal>;
 
-struct Refusal(Error);
+pub(super) struct Refusal(Error);
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
@@ -76,7 +78,7 @@ impl IntoResponse for Refusal {
 }
 
 /// Whoever holds a certificate of our CA.
-struct Peer(Identity, Arc<Connection>);
+pub(super) struct Peer(pub(super) Identity, pub(super) Arc<Connection>);
 
 impl<S: Sync> FromRequestParts<S> for Peer {
     type Rejection = Refusal;
@@ -108,7 +110,7 @@ impl FromRequestParts<Arc<Shared>> for Child {
     }
 }
 
-fn answer<T: Serialize>(value: &T) -> Answer {
+pub(super) fn answer<T: Serialize>(value: &T) -> Answer {
     Ok(wire::encode(value, BODY_MAX)?.into_response())
 }
 
@@ -178,7 +180,10 @@ async fn blob(
     Path(digest): Path<String>,
 ) -> Answer {
     let digest: Digest = digest.parse()?;
-    let source = shared.handler.blob(&child, &digest).await?;
+    blob_answer(shared.handler.blob(&child, &digest).await?)
+}
+
+pub(super) fn blob_answer(source: BlobSource) -> Answer {
     let body = Body::from_stream(ReaderStream::with_capacity(source.reader, FRAME_MAX));
     Ok(([(header::CONTENT_LENGTH, source.len)], body).into_response())
 }

@@ -167,6 +167,7 @@ impl Zone {
             children: Children::nodes_of(ZONE),
             desk: Some(desk),
             issuer: Some(ca.clone()),
+            peers: None,
         };
         let https = HttpsParent::start(config, handler.clone(), calls.clone()).await.unwrap();
         let config =
