@@ -63,7 +63,9 @@ impl FromRequestParts<Arc<Shared>> for Root {
         let Peer(identity, _) = Peer::from_request_parts(parts, shared).await?;
         match &shared.peers {
             Some(handler) if identity.kind == Kind::Root => Ok(Self(handler.clone())),
-            _ => Err(Error::new(ErrorKind::Forbidden, format!("{identity} is no peer of this server")).into()),
+            _ => {
+                Err(Error::new(ErrorKind::Forbidden, format!("{identity} is no peer of this server")).into())
+            }
         }
     }
 }
