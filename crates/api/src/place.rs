@@ -28,6 +28,9 @@ pub struct ZoneDetails {
     pub instances: u64,
     #[serde(default)]
     pub mode: PlaceMode,
+    /// Of a zone that empties: why what is left is still there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Facts>,
 }

@@ -3,13 +3,14 @@
 
 use api::{
     AccessKey, AccessKeyCreated, Enrolment, EnrolmentCreate, Image, ImagePull, Instance, InstanceCreate,
-    InstanceWhy, Login, LoginDone, Node, Page, PasswordChange, PlaceModeSet, QuotaReport, Tenant,
-    TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami, Zone,
+    InstanceWhy, Login, LoginDone, Node, NodeLabels, Page, PasswordChange, PlaceModeSet, PlatformHealth,
+    QuotaReport, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate,
+    WatchEvent, Whoami, Zone,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use model::exchange::InstanceStats;
-use model::{Event, Quota, Role};
+use model::{Event, Quota, Role, Sample};
 use utoipa::ToSchema;
 
 use crate::cloud::Shared;
@@ -131,6 +132,11 @@ impl Route {
     fn gives<T: ToSchema>(mut self, status: u16) -> Self {
         self.status = status;
         self.gives = Content::Json(Shape::of::<T>());
+        self
+    }
+
+    fn lists<T: ToSchema>(mut self) -> Self {
+        self.gives = Content::List(Shape::of::<T>());
         self
     }
 
@@ -355,6 +361,18 @@ fn place_routes() -> Vec<Route> {
         route(Get, "/v1/zones/{name}", "zone_get", VIEWER, place::zone_get)
             .says("One zone, by name or id")
             .gives::<Zone>(200),
+        route(Post, "/v1/zones/{name}/mode", "zone_mode", OPERATOR, place::zone_mode)
+            .says("Opens, cordons or drains a zone")
+            .takes::<PlaceModeSet>()
+            .gives::<Zone>(200),
+        route(Delete, "/v1/zones/{name}", "zone_remove", OPERATOR, place::zone_remove)
+            .says("Removes a zone for good; what it held is placed elsewhere")
+            .params(&["force"])
+            .done(),
+        route(Get, "/v1/zones/{name}/history", "zone_history", OPERATOR, place::zone_history)
+            .says("What its nodes used together, oldest first; the last hour unless since says more")
+            .params(&["since"])
+            .lists::<Sample>(),
         route(Get, "/v1/nodes", "node_list", OPERATOR, place::node_list)
             .says("Lists the nodes of the zones that are connected")
             .pages::<Node>(ops::node::FILTERS),
@@ -367,6 +385,22 @@ fn place_routes() -> Vec<Route> {
             .params(&["zone"])
             .takes::<PlaceModeSet>()
             .gives::<Node>(200),
+        route(Post, "/v1/nodes/{name}/labels", "node_labels", OPERATOR, place::node_labels)
+            .says("Sets and removes labels beside those of the node's own configuration")
+            .params(&["zone"])
+            .takes::<NodeLabels>()
+            .gives::<Node>(200),
+        route(Delete, "/v1/nodes/{name}", "node_remove", OPERATOR, place::node_remove)
+            .says("Removes a node for good; its certificate is never let in again")
+            .params(&["zone", "force"])
+            .done(),
+        route(Get, "/v1/nodes/{name}/history", "node_history", OPERATOR, place::node_history)
+            .says("What it used, oldest first; the last hour unless since says more")
+            .params(&["zone", "since"])
+            .lists::<Sample>(),
+        route(Get, "/v1/platform", "platform", OPERATOR, place::platform)
+            .says("How the platform itself is: every check with its light, worst first")
+            .gives::<PlatformHealth>(200),
         route(Post, "/v1/enrolments", "enrolment_create", OPERATOR, place::enrolment_create)
             .says("Makes a one-time token for a new zone, node or provisioner")
             .takes::<EnrolmentCreate>()

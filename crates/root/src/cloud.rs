@@ -7,6 +7,7 @@ use work::SharedClock;
 
 use crate::auth::{MasterKey, Passwords, Principal, RateLimit};
 use crate::config::Config;
+use crate::heal::Healer;
 use crate::image::ImageStore;
 use crate::metrics::Metrics;
 use crate::ops::quota::Gates;
@@ -32,6 +33,7 @@ pub struct Cloud {
     pub master: MasterKey,
     pub passwords: Passwords,
     pub metrics: Metrics,
+    pub healer: Healer,
     pub(crate) gates: Gates,
     pub(crate) logins: RateLimit,
     pub(crate) addresses: RateLimit,
@@ -61,6 +63,7 @@ impl Cloud {
             master,
             passwords: Passwords::new().await?,
             metrics: Metrics::new(),
+            healer: Healer::default(),
             logins: RateLimit::new(LOGIN_BURST, LOGIN_REFILL_MS),
             addresses: RateLimit::new(ADDRESS_BURST, ADDRESS_REFILL_MS),
         }))

@@ -17,6 +17,7 @@ pub mod auth;
 pub mod bootstrap;
 pub mod cloud;
 pub mod config;
+pub mod heal;
 pub mod history;
 pub mod http;
 pub mod image;

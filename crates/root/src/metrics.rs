@@ -37,6 +37,15 @@ struct ByPhase {
     phase: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCheck {
+    name: String,
+    subject: String,
+}
+
+/// Checks shown at most, worst first.
+const CHECKS_MAX: usize = 10_000;
+
 pub struct Metrics {
     registry: Registry,
     requests: Family<Request, Counter>,
@@ -46,6 +55,7 @@ pub struct Metrics {
     tenants: Gauge,
     seq: Gauge,
     commits: Counter,
+    checks: Family<ByCheck, Gauge>,
 }
 
 impl Default for Metrics {
@@ -68,6 +78,7 @@ impl Metrics {
             tenants: Gauge::default(),
             seq: Gauge::default(),
             commits: Counter::default(),
+            checks: Family::default(),
         };
         let registry = &mut made.registry;
         registry.register("http_requests", "Answered requests", made.requests.clone());
@@ -77,7 +88,19 @@ impl Metrics {
         registry.register("tenants", "Tenants", made.tenants.clone());
         registry.register("store_seq", "The last change that the snapshot includes", made.seq.clone());
         registry.register("store_commits", "Transactions committed by this process", made.commits.clone());
+        let says = "How the platform is: 0 green, 1 yellow, 2 red";
+        registry.register("platform_check", says, made.checks.clone());
         made
+    }
+
+    /// Shows these checks from now on. Of several with one name and subject the worst counts.
+    pub fn platform_set(&self, health: &api::PlatformHealth) {
+        self.checks.clear();
+        for check in health.checks.iter().take(CHECKS_MAX) {
+            let label = ByCheck { name: check.name.clone(), subject: check.subject.clone() };
+            let gauge = self.checks.get_or_create(&label);
+            gauge.set(gauge.get().max(check.light as i64));
+        }
     }
 
     pub fn request(&self, method: &'static str, route: &'static str, status: u16, took: Duration) {

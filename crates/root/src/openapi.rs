@@ -8,7 +8,7 @@ use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, ParameterBuilder, ParameterIn, PathsBuilder,
 };
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{Object, Schema, Type};
+use utoipa::openapi::schema::{Array, Object, Schema, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Required,
@@ -41,6 +41,8 @@ impl Shape {
 pub enum Content {
     Nothing,
     Json(Shape),
+    /// A JSON list, whole.
+    List(Shape),
     /// Bytes of this media type.
     Raw(&'static str),
 }
@@ -61,7 +63,7 @@ pub fn document() -> OpenApi {
     let mut schemas = Vec::new();
     let bodies = routes.iter().flat_map(|route| [&route.takes, &route.gives]);
     for content in bodies {
-        if let Content::Json(shape) = content {
+        if let Content::Json(shape) | Content::List(shape) = content {
             (shape.schemas)(&mut schemas);
         }
     }
@@ -104,6 +106,8 @@ fn operation(route: &Route) -> Operation {
         operation = operation.parameter(parameter(name, ParameterIn::Path));
     }
     for name in &route.params {
+        // Of a history it is a time, elsewhere the number of a change.
+        let name = if *name == "since" && rule.name.ends_with("_history") { SINCE_TIME } else { name };
         operation = operation.parameter(parameter(name, ParameterIn::Query));
     }
     if rule.tenant_scoped {
@@ -147,7 +151,7 @@ fn headers(route: &Route) -> Vec<&'static str> {
     let changes = matches!(route.rule.verb, Verb::Delete | Verb::Patch)
         || ["quota_set", "instance_stop", "instance_start", "instance_restart"].contains(&route.rule.name);
     let creates = ["instance_create", "tenant_create", "user_create", "token_create", "key_create"];
-    let unversioned = ["token_delete", "key_delete"].contains(&route.rule.name);
+    let unversioned = ["token_delete", "key_delete", "node_remove", "zone_remove"].contains(&route.rule.name);
     let mut names = Vec::new();
     if changes && !unversioned {
         names.push("If-Match");
@@ -158,11 +162,14 @@ fn headers(route: &Route) -> Vec<&'static str> {
     names
 }
 
+/// How `since` is told apart where it is a time.
+const SINCE_TIME: &str = "since (time)";
+
 fn parameter(name: &str, place: ParameterIn) -> utoipa::openapi::path::Parameter {
     let required = if matches!(place, ParameterIn::Path) { Required::True } else { Required::False };
     let (kind, says) = parameter_says(name, &place);
     ParameterBuilder::new()
-        .name(name)
+        .name(if name == SINCE_TIME { "since" } else { name })
         .parameter_in(place)
         .required(required)
         .description(Some(says))
@@ -189,6 +196,8 @@ fn parameter_says(name: &str, place: &ParameterIn) -> (Type, &'static str) {
         ("instance", _) => (Type::String, "Only of the instance of this name"),
         ("kind", _) => (Type::String, "What is watched: instance, image or zone"),
         ("since", _) => (Type::Integer, "The seq after which changes are told; from now on when absent"),
+        (SINCE_TIME, _) => (Type::String, "From when on, such as 2026-01-31T12:00:00Z"),
+        ("force", _) => (Type::Boolean, "Even where that ends or moves what would rather stay"),
         ("tail", _) => (Type::Integer, "Only the last lines"),
         ("rows" | "cols", _) => (Type::Integer, "Size of the terminal"),
         ("follow" | "tty" | "stdin" | "public" | "live" | "alive", _) => (Type::Boolean, "Whether it is so"),
@@ -207,6 +216,10 @@ fn content(content: &Content) -> Option<(&'static str, utoipa::openapi::Content)
         Content::Json(shape) => {
             let reference = Ref::from_schema_name(shape.name.clone());
             Some(("application/json", ContentBuilder::new().schema(Some(reference)).build()))
+        }
+        Content::List(shape) => {
+            let list = Array::new(Ref::from_schema_name(shape.name.clone()));
+            Some(("application/json", ContentBuilder::new().schema(Some(list)).build()))
         }
         Content::Raw(media) => Some((media, ContentBuilder::new().build())),
     }

@@ -3,8 +3,8 @@
 
 use futures::future::BoxFuture;
 use link::ByteStream;
-use model::exchange::Ask;
-use model::{Error, Result, Timestamp, ZoneId};
+use model::exchange::{Ask, NodeReport};
+use model::{Error, InstanceId, Result, Timestamp, ZoneId};
 
 /// A one-time token with which a zone, node or provisioner enrols.
 #[derive(Debug, Clone)]
@@ -27,6 +27,34 @@ pub trait Tree: Send + Sync + 'static {
     fn zone_last_seen(&self, zone: &ZoneId) -> Option<Timestamp> {
         let _ = zone;
         None
+    }
+
+    /// The zone as the tree sees it; nothing until it said who it is.
+    fn zone_report(&self, zone: &ZoneId) -> Option<NodeReport> {
+        let _ = zone;
+        None
+    }
+
+    /// A zone that is not heard for so long is lost, in milliseconds.
+    fn lease_ms(&self) -> i64 {
+        0
+    }
+
+    /// Certificates of this root with their ends.
+    fn certificates(&self) -> Vec<(String, Timestamp)> {
+        Vec::new()
+    }
+
+    /// Tells the zone of an instance once more what should be; false when none holds it.
+    fn tell_again(&self, instance: &InstanceId) -> bool {
+        let _ = instance;
+        false
+    }
+
+    /// Takes an instance off its zone, to be placed again; false when none holds it.
+    fn take_off(&self, instance: &InstanceId, why: &str) -> bool {
+        let _ = (instance, why);
+        false
     }
 
     /// Makes a one-time token for a newcomer of this role; a node joins `zone`.

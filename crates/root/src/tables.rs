@@ -20,6 +20,10 @@ pub mod kind {
     pub const INSTANCE: &str = "instance";
     pub const STATUS: &str = "status";
     pub const ZONE: &str = "zone";
+    /// A zone that was removed for good; same id.
+    pub const REMOVED: &str = "removed";
+    /// Written and thrown away, to see whether the store takes anything.
+    pub const PROBE: &str = "probe";
     pub const TENANT: &str = "tenant";
     pub const USER: &str = "user";
     pub const SESSION: &str = "session";
@@ -135,6 +139,17 @@ pub struct ZoneRecord {
     pub facts: Option<Facts>,
     #[serde(default)]
     pub mode: PlaceMode,
+    /// Of a zone that empties: also what would rather wait moves.
+    #[serde(default)]
+    pub forced: bool,
+}
+
+/// A zone that is never let in again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedRecord {
+    pub name: Name,
+    pub removed_at: Timestamp,
+    pub by: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -231,6 +246,7 @@ rows! {
     InstanceRecord => kind::INSTANCE,
     StatusRecord => kind::STATUS,
     ZoneRecord => kind::ZONE,
+    RemovedRecord => kind::REMOVED,
     TenantRecord => kind::TENANT,
     UserRecord => kind::USER,
     SessionRecord => kind::SESSION,

@@ -21,7 +21,7 @@ pub mod program;
 pub mod usage;
 
 pub use cgroup::{CgroupMode, CgroupMounts};
-pub use facts::{HostFacts, host_facts};
+pub use facts::{HostFacts, disk_space, host_facts};
 pub use folder::folder_private;
 pub use gpu::{Gpu, GpuVendor};
 pub use nic::Nic;

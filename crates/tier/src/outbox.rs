@@ -77,6 +77,16 @@ impl<T: Keyed> Outbox<T> {
         true
     }
 
+    /// Counts an item as changed, so that every reader gets it anew; false when it is not there.
+    pub fn touch(&mut self, key: &InstanceId) -> bool {
+        let Some((at, _)) = self.items.get_mut(key) else { return false };
+        self.rev += 1;
+        let old = std::mem::replace(at, self.rev);
+        self.log.remove(&old);
+        self.log.insert(self.rev, key.clone());
+        true
+    }
+
     pub fn remove(&mut self, key: &InstanceId) -> bool {
         let Some((old, _)) = self.items.remove(key) else { return false };
         self.log.remove(&old);

@@ -126,6 +126,7 @@ async fn fill(state: &State, count: usize) -> Result<()> {
             enrolled_at: now,
             facts: None,
             mode: model::PlaceMode::Open,
+            forced: false,
         };
         txn = txn.insert(kind::ZONE, &zone.id, None, Some(&name), encode(&zone));
     }

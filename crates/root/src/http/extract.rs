@@ -79,6 +79,15 @@ impl Pairs {
         }
     }
 
+    pub fn time(&self, name: &str) -> Result<Option<model::Timestamp>> {
+        let parse = |text: &str| {
+            serde_json::from_value(text.into()).map_err(|_| {
+                Error::invalid(format!("{name} must be a time, such as 2026-01-31T12:00:00Z")).at(name)
+            })
+        };
+        self.get(name).map(parse).transpose()
+    }
+
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
         let parse = |text: &str| {
             text.parse().map_err(|_| {

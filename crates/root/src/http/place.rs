@@ -1,16 +1,16 @@
 //! Handlers of zones, nodes, enrolment and history.
 
-use api::{EnrolmentCreate, PlaceModeSet};
+use api::{EnrolmentCreate, NodeLabels, PlaceModeSet};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 
 use super::extract::{Body, Item, Pairs};
-use super::reply::{Reply, ok};
+use super::reply::{Reply, done, ok};
 use crate::cloud::{Caller, Shared};
 use crate::ops::page::Query;
-use crate::ops::{event, node, zone};
+use crate::ops::{event, health, node, zone};
 
 pub async fn zone_list(State(cloud): State<Shared>, caller: Caller, pairs: Pairs) -> Reply {
     ok(zone::list(&cloud, &caller, &Query::parse(&pairs.0, zone::FILTERS)?)?)
@@ -38,6 +38,63 @@ pub async fn node_mode(
 ) -> Reply {
     pairs.only(&["zone"])?;
     ok(node::mode(&cloud, &caller, &name, pairs.get("zone"), body.value).await?)
+}
+
+pub async fn node_labels(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    Item(name): Item,
+    pairs: Pairs,
+    body: Body<NodeLabels>,
+) -> Reply {
+    pairs.only(&["zone"])?;
+    ok(node::labels(&cloud, &caller, &name, pairs.get("zone"), body.value).await?)
+}
+
+pub async fn node_remove(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    Item(name): Item,
+    pairs: Pairs,
+) -> Reply {
+    pairs.only(&["zone", "force"])?;
+    node::remove(&cloud, &caller, &name, pairs.get("zone"), pairs.flag("force")?).await?;
+    done()
+}
+
+pub async fn node_history(State(cloud): State<Shared>, Item(name): Item, pairs: Pairs) -> Reply {
+    pairs.only(&["zone", "since"])?;
+    ok(node::history(&cloud, &name, pairs.get("zone"), pairs.time("since")?).await?)
+}
+
+pub async fn zone_mode(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    Item(name): Item,
+    body: Body<PlaceModeSet>,
+) -> Reply {
+    ok(zone::mode(&cloud, &caller, &name, body.value).await?)
+}
+
+pub async fn zone_remove(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    Item(name): Item,
+    pairs: Pairs,
+) -> Reply {
+    pairs.only(&["force"])?;
+    zone::remove(&cloud, &caller, &name, pairs.flag("force")?).await?;
+    done()
+}
+
+pub async fn zone_history(State(cloud): State<Shared>, Item(name): Item, pairs: Pairs) -> Reply {
+    pairs.only(&["since"])?;
+    ok(zone::history(&cloud, &name, pairs.time("since")?).await?)
+}
+
+/// How the platform itself is.
+pub async fn platform(State(cloud): State<Shared>) -> Reply {
+    ok(health::report(&cloud).await)
 }
 
 pub async fn enrolment_create(

@@ -70,7 +70,7 @@ pub async fn serve(cloud: Shared) -> Result<Running> {
     let accepting = tokio::spawn(accept(listener, router, head_timeout, ended.clone()));
     let sweeping = tokio::spawn(async move {
         tokio::select! {
-            () = crate::sweep::run(cloud) => {}
+            _ = futures::future::join(crate::sweep::run(cloud.clone()), crate::heal::run(cloud)) => {}
             () = Ending(ended).wait() => {}
         }
     });

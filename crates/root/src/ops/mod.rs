@@ -4,6 +4,7 @@
 //! that holds the change and its line of history. Who may call is decided before, in `access`.
 
 pub mod event;
+pub mod health;
 pub mod image;
 pub mod instance;
 pub mod instance_ask;

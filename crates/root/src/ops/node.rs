@@ -1,17 +1,17 @@
 //! Nodes, as their zones report them; for operators.
 
-use std::sync::Arc;
-
-use api::{Node, Page, PlaceModeSet};
+use api::{Node, NodeLabels, Page, PlaceModeSet};
 use futures::StreamExt;
+use model::constraint::labels_validate;
 use model::exchange::{Ask, NodeReport};
-use model::{Error, ErrorKind, Result};
+use model::{Error, Result, Sample, Timestamp};
 use store::Txn;
 
 use super::instance_ask::{ASK_TIMEOUT, late, read};
 use super::page::{Query, cut, glob};
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
+use crate::state::Row;
 use crate::tables::ZoneRecord;
 
 pub const FILTERS: &[&str] = &["name", "zone", "alive"];
@@ -19,7 +19,9 @@ pub const FILTERS: &[&str] = &["name", "zone", "alive"];
 /// Largest report of one zone.
 const REPORT_MAX: usize = 64 << 20;
 /// Zones that are asked at the same time.
-const ZONES_AT_ONCE: usize = 16;
+pub(super) const ZONES_AT_ONCE: usize = 16;
+/// A history goes back so far unless more is asked for.
+const HISTORY_DEFAULT_MS: i64 = 60 * 60 * 1000;
 
 pub async fn list(cloud: &Cloud, query: &Query) -> Result<Page<Node>> {
     let alive = match query.get("alive") {
@@ -49,7 +51,7 @@ fn cursor(node: &Node) -> String {
 /// Asks the zones that are there; those that do not answer are left out and logged.
 async fn nodes(cloud: &Cloud, zone: Option<&str>) -> Result<Vec<Node>> {
     let snapshot = cloud.state.snapshot();
-    let zones: Vec<Arc<ZoneRecord>> = match zone {
+    let zones: Vec<Row<ZoneRecord>> = match zone {
         Some(name) => vec![
             snapshot
                 .zone_find(name)
@@ -74,11 +76,7 @@ async fn nodes(cloud: &Cloud, zone: Option<&str>) -> Result<Vec<Node>> {
 }
 
 async fn zone_nodes(cloud: &Cloud, zone: &ZoneRecord) -> Result<Vec<Node>> {
-    let asked = cloud.tree.ask(&zone.id, Ask::Nodes);
-    let mut stream = tokio::time::timeout(ASK_TIMEOUT, asked).await.unwrap_or_else(|_| Err(late()))?;
-    let body = read(&mut stream, REPORT_MAX).await?;
-    let reports: Vec<NodeReport> = serde_json::from_slice(&body)
-        .map_err(|error| Error::internal("the zone's report cannot be read").because(error))?;
+    let reports: Vec<NodeReport> = answer(cloud, zone, Ask::Nodes).await?;
     Ok(reports.into_iter().map(|report| view(zone, report)).collect())
 }
 
@@ -116,6 +114,45 @@ pub async fn get(cloud: &Cloud, name: &str, zone: Option<&str>) -> Result<Node> 
     }
 }
 
+/// Puts a question to a zone and reads the whole answer.
+pub(super) async fn answer<T: serde::de::DeserializeOwned>(
+    cloud: &Cloud,
+    zone: &ZoneRecord,
+    ask: Ask,
+) -> Result<T> {
+    let asked = cloud.tree.ask(&zone.id, ask);
+    let mut stream = tokio::time::timeout(ASK_TIMEOUT, asked).await.unwrap_or_else(|_| Err(late()))?;
+    let body = read(&mut stream, REPORT_MAX).await?;
+    serde_json::from_slice(&body)
+        .map_err(|error| Error::internal("the zone's answer cannot be read").because(error))
+}
+
+/// The node and the record of its zone.
+async fn find(cloud: &Cloud, name: &str, zone: Option<&str>) -> Result<(Node, Row<ZoneRecord>)> {
+    let node = get(cloud, name, zone).await?;
+    let snapshot = cloud.state.snapshot();
+    let zone = snapshot.zone_find(node.zone.as_str()).cloned();
+    zone.map(|zone| (node, zone)).ok_or_else(|| Error::conflict("the zone of this node was just removed"))
+}
+
+/// An order is done when the zone says so; the answer holds nothing.
+async fn order(cloud: &Cloud, zone: &ZoneRecord, ask: Ask) -> Result<()> {
+    answer::<serde::de::IgnoredAny>(cloud, zone, ask).await.map(drop)
+}
+
+async fn line(cloud: &Cloud, caller: &Caller, node: &Node, what: &str, message: String) -> Result<()> {
+    let line = Line {
+        // What operators do to the cloud itself is in the history of their own tenant.
+        tenant: Some(&caller.principal.tenant),
+        what,
+        kind: "node",
+        id: &node.id,
+        name: node.name.as_str(),
+        message,
+    };
+    cloud.state.commit(history::journal(Txn::new(), cloud.now(), &caller.actor(), line)).await.map(drop)
+}
+
 pub async fn mode(
     cloud: &Cloud,
     caller: &Caller,
@@ -123,28 +160,81 @@ pub async fn mode(
     zone: Option<&str>,
     set: PlaceModeSet,
 ) -> Result<Node> {
-    let mut node = get(cloud, name, zone).await?;
-    let record = cloud
-        .state
-        .snapshot()
-        .zone_find(node.zone.as_str())
-        .cloned()
-        .ok_or_else(|| Error::new(ErrorKind::NotFound, "the zone is gone"))?;
-    let asked =
-        cloud.tree.ask(&record.id, Ask::Mode { node: node.name.clone(), mode: set.mode, force: set.force });
-    let mut stream = tokio::time::timeout(ASK_TIMEOUT, asked).await.unwrap_or_else(|_| Err(late()))?;
-    read(&mut stream, REPORT_MAX).await?;
-    let line = Line {
-        // What operators do to the cloud itself is in the history of their own tenant.
-        tenant: Some(&caller.principal.tenant),
-        what: "node.mode",
-        kind: "node",
-        id: &node.id,
-        name: node.name.as_str(),
-        message: format!("{} in zone {}", set.mode.word(), node.zone),
-    };
-    cloud.state.commit(history::journal(Txn::new(), cloud.now(), &caller.actor(), line)).await?;
+    let (mut node, zone) = find(cloud, name, zone).await?;
+    order(cloud, &zone, Ask::Mode { node: node.name.clone(), mode: set.mode, force: set.force }).await?;
+    let force = if set.force { ", with what would rather wait" } else { "" };
+    line(cloud, caller, &node, "node.mode", format!("{} in zone {}{force}", set.mode.word(), node.zone))
+        .await?;
     node.mode = set.mode;
     node.facts.cordoned = set.mode != model::PlaceMode::Open;
     Ok(node)
+}
+
+/// Sets and removes labels that stand beside those of the node's own configuration.
+pub async fn labels(
+    cloud: &Cloud,
+    caller: &Caller,
+    name: &str,
+    zone: Option<&str>,
+    labels: NodeLabels,
+) -> Result<Node> {
+    labels_check(&labels)?;
+    let (node, zone) = find(cloud, name, zone).await?;
+    let NodeLabels { set, unset } = labels;
+    let said = set.iter().map(|(key, value)| format!("{key}={value}"));
+    let said: Vec<String> = said.chain(unset.iter().map(|key| format!("{key}-"))).collect();
+    order(cloud, &zone, Ask::Label { node: node.name.clone(), set, unset }).await?;
+    line(cloud, caller, &node, "node.label", said.join(" ")).await?;
+    get(cloud, &node.id, Some(zone.name.as_str())).await
+}
+
+fn labels_check(labels: &NodeLabels) -> Result<()> {
+    if labels.set.is_empty() && labels.unset.is_empty() {
+        return Err(Error::invalid("say which labels to set or to remove").at("set"));
+    }
+    labels_validate(&labels.set).map_err(|error| error.at("set"))?;
+    let removed = labels.unset.iter().map(|key| (key.clone(), String::new())).collect();
+    labels_validate(&removed).map_err(|error| error.at("unset"))?;
+    match labels.unset.iter().find(|key| labels.set.contains_key(*key)) {
+        Some(key) => Err(Error::invalid(format!("label '{key}' is both set and removed")).at("unset")),
+        None => Ok(()),
+    }
+}
+
+/// Forgets a node for good. One that is alive and holds instances goes only with `force`.
+pub async fn remove(
+    cloud: &Cloud,
+    caller: &Caller,
+    name: &str,
+    zone: Option<&str>,
+    force: bool,
+) -> Result<()> {
+    let (node, zone) = find(cloud, name, zone).await?;
+    if !force && node.alive && node.instances > 0 {
+        return Err(Error::conflict(format!(
+            "the node '{}' is alive and holds {} instances",
+            node.name, node.instances
+        ))
+        .hint(format!("empty it with 'banyan node drain {}', or remove it with --force", node.name)));
+    }
+    order(cloud, &zone, Ask::Remove { node: node.name.clone(), force }).await?;
+    let message = format!("removed from zone {}; its certificate is never let in again", zone.name);
+    line(cloud, caller, &node, "node.remove", message).await
+}
+
+/// What a node used, oldest first.
+pub async fn history(
+    cloud: &Cloud,
+    name: &str,
+    zone: Option<&str>,
+    since: Option<Timestamp>,
+) -> Result<Vec<Sample>> {
+    let (node, zone) = find(cloud, name, zone).await?;
+    let since = since.unwrap_or_else(|| history_since(cloud));
+    answer(cloud, &zone, Ask::History { node: Some(node.name), since }).await
+}
+
+/// Where a history begins when nobody says.
+pub(super) fn history_since(cloud: &Cloud) -> Timestamp {
+    cloud.now().plus_ms(-HISTORY_DEFAULT_MS)
 }

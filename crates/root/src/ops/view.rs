@@ -126,6 +126,10 @@ pub fn zone(cloud: &Cloud, record: &ZoneRecord, instances: Option<u64>) -> api::
             last_seen: cloud.tree.zone_last_seen(&record.id),
             instances,
             mode: record.mode,
+            left: match record.mode.empties() {
+                true => cloud.tree.zone_report(&record.id).and_then(|report| report.left),
+                false => None,
+            },
             facts: record.facts.clone().map(Into::into),
         }),
     }

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 
-use api::{EnrolRole, Enrolment, EnrolmentCreate, Page, Zone};
-use model::{Error, Result, ZoneId};
+use api::{EnrolRole, Enrolment, EnrolmentCreate, Page, PlaceModeSet, Zone};
+use model::exchange::Ask;
+use model::{Error, Result, Sample, Timestamp, ZoneId};
 use store::Txn;
 
 use super::page::{Query, cut, glob};
-use super::view;
+use super::{DECISIONS_MAX, node, raced, view};
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
-use crate::state::Snapshot;
+use crate::state::{Row, Snapshot, commit_error};
+use crate::tables::{RemovedRecord, ZoneRecord, encode, kind};
 
 pub const FILTERS: &[&str] = &["name", "live"];
 
@@ -51,11 +53,92 @@ pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Zone>>
 
 pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Zone> {
     let snapshot = cloud.state.snapshot();
-    let zone = snapshot
-        .zone_find(name)
-        .ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())))?;
+    let zone = find(&snapshot, name)?;
     let counts = counts(&snapshot, caller);
     Ok(view::zone(cloud, zone, counts.map(|c| c.get(&zone.id).copied().unwrap_or(0))))
+}
+
+fn find<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Row<ZoneRecord>> {
+    snapshot.zone_find(name).ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())))
+}
+
+/// Takes the line into the transaction that changes the zone.
+fn line(cloud: &Cloud, caller: &Caller, txn: Txn, zone: &ZoneRecord, what: &str, message: String) -> Txn {
+    let line = Line {
+        // What operators do to the cloud itself is in the history of their own tenant.
+        tenant: Some(&caller.principal.tenant),
+        what,
+        kind: "zone",
+        id: zone.id.as_str(),
+        name: zone.name.as_str(),
+        message,
+    };
+    history::journal(txn, cloud.now(), &caller.actor(), line)
+}
+
+/// Commits what `change` makes of the zone as it is, again when something came between.
+async fn changed(
+    cloud: &Cloud,
+    name: &str,
+    change: impl Fn(&Snapshot, &Row<ZoneRecord>) -> Result<Txn>,
+) -> Result<()> {
+    for attempt in 1.. {
+        let snapshot = cloud.state.snapshot();
+        let txn = change(&snapshot, find(&snapshot, name)?)?;
+        match cloud.state.try_commit(txn).await {
+            Ok(_) => break,
+            Err(error) if raced(&error) && attempt < DECISIONS_MAX => {}
+            Err(error) => return Err(commit_error(error)),
+        }
+    }
+    cloud.tree.wake();
+    Ok(())
+}
+
+/// Opens, cordons or drains a zone. Root moves what it holds elsewhere, as a zone does for a node.
+pub async fn mode(cloud: &Cloud, caller: &Caller, name: &str, set: PlaceModeSet) -> Result<Zone> {
+    changed(cloud, name, |_, zone| {
+        let forced = set.force && set.mode.empties();
+        let record = ZoneRecord { mode: set.mode, forced, ..ZoneRecord::clone(zone) };
+        let txn = Txn::new().update(kind::ZONE, &zone.id, zone.version, encode(&record));
+        let force = if forced { ", with what would rather wait" } else { "" };
+        Ok(line(cloud, caller, txn, zone, "zone.mode", format!("{}{force}", set.mode.word())))
+    })
+    .await?;
+    get(cloud, caller, name)
+}
+
+/// Forgets a zone for good: its certificate is never let in again, and what it held is placed elsewhere.
+pub async fn remove(cloud: &Cloud, caller: &Caller, name: &str, force: bool) -> Result<()> {
+    changed(cloud, name, |snapshot, zone| {
+        let held = snapshot.statuses.values().filter(|status| status.zone.as_ref() == Some(&zone.id)).count();
+        if !force && held > 0 && cloud.tree.zone_live(&zone.id) {
+            return Err(Error::conflict(format!(
+                "the zone '{}' is connected and holds {held} instances",
+                zone.name
+            ))
+            .hint(format!("empty it with 'banyan zone drain {}', or remove it with --force", zone.name)));
+        }
+        let removed =
+            RemovedRecord { name: zone.name.clone(), removed_at: cloud.now(), by: caller.actor().who };
+        let txn = Txn::new().delete(kind::ZONE, &zone.id, Some(zone.version)).insert(
+            kind::REMOVED,
+            &zone.id,
+            None,
+            None,
+            encode(&removed),
+        );
+        let message = format!("{held} instances are placed elsewhere; its certificate is never let in again");
+        Ok(line(cloud, caller, txn, zone, "zone.remove", message))
+    })
+    .await
+}
+
+/// What the nodes of a zone used together, oldest first.
+pub async fn history(cloud: &Cloud, name: &str, since: Option<Timestamp>) -> Result<Vec<Sample>> {
+    let snapshot = cloud.state.snapshot();
+    let since = since.unwrap_or_else(|| node::history_since(cloud));
+    node::answer(cloud, find(&snapshot, name)?, Ask::History { node: None, since }).await
 }
 
 /// Makes a one-time token; the history says that it was made, not what it is.

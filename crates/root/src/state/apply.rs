@@ -10,8 +10,8 @@ use store::Change;
 use super::feed::{Notice, NoticeBody};
 use super::snapshot::{Credential, Entry, Row, Snapshot, Versioned};
 use crate::tables::{
-    IdempotencyRecord, ImageRecord, InstanceRecord, KeyRecord, SessionRecord, StatusRecord, TenantRecord,
-    TokenRecord, UserRecord, ZoneRecord, decode, kind,
+    IdempotencyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, SessionRecord, StatusRecord,
+    TenantRecord, TokenRecord, UserRecord, ZoneRecord, decode, kind,
 };
 
 /// Applies one change. A record that cannot be read is an error of the whole: half a state is worse than none.
@@ -21,7 +21,8 @@ pub fn apply(snapshot: &mut Snapshot, change: Change) -> Result<Option<Notice>> 
     let notice = match kind.as_str() {
         kind::INSTANCE => instance(snapshot, &id, version, body)?,
         kind::STATUS => status(snapshot, &id, body)?,
-        kind::ZONE => zone(snapshot, &id, body)?,
+        kind::ZONE => zone(snapshot, &id, version, body)?,
+        kind::REMOVED => removed(snapshot, &id, body)?,
         kind::IMAGE => image(snapshot, &id, version, body)?,
         kind::TENANT => tenant(snapshot, &id, version, body)?,
         kind::USER => user(snapshot, &id, version, body)?,
@@ -95,19 +96,28 @@ fn usage_change(snapshot: &mut Snapshot, instance: &InstanceRecord, more: bool) 
     change(&mut usage.memory.0, instance.spec.memory.0);
 }
 
-fn zone(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
+fn zone(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
     let id = id.parse()?;
     let Some(body) = body else {
         let Some(old) = snapshot.zones.remove(&id) else { return Ok(None) };
         snapshot.zone_names.remove(&old.name);
-        return Ok(Some(NoticeBody::ZoneGone(old)));
+        return Ok(Some(NoticeBody::ZoneGone(old.value)));
     };
-    let new: Arc<ZoneRecord> = Arc::new(decode(body)?);
+    let new: Row<ZoneRecord> = row(version, body)?;
     if let Some(old) = snapshot.zones.insert(id, new.clone()) {
         snapshot.zone_names.remove(&old.name);
     }
     snapshot.zone_names.insert(new.name.clone(), new.id.clone());
-    Ok(Some(NoticeBody::Zone(new)))
+    Ok(Some(NoticeBody::Zone(new.value)))
+}
+
+fn removed(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
+    let id = id.parse()?;
+    match body {
+        Some(body) => snapshot.removed.insert(id, Arc::new(decode::<RemovedRecord>(body)?)),
+        None => snapshot.removed.remove(&id),
+    };
+    Ok(None)
 }
 
 fn image(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {

@@ -92,6 +92,7 @@ mod tests {
             enrolled_at: Timestamp(0),
             facts: None,
             mode: model::PlaceMode::Open,
+            forced: false,
         };
         Notice { seq, body: NoticeBody::Zone(Arc::new(record)) }
     }

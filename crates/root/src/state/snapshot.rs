@@ -14,8 +14,8 @@ use model::{
 };
 
 use crate::tables::{
-    ImageRecord, InstanceRecord, KeyRecord, SessionRecord, StatusRecord, TenantRecord, TokenRecord,
-    UserRecord, ZoneRecord,
+    ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, SessionRecord, StatusRecord, TenantRecord,
+    TokenRecord, UserRecord, ZoneRecord,
 };
 
 /// A record with the version the store gave it.
@@ -67,8 +67,10 @@ pub struct Snapshot {
     /// The same instances by tenant and name.
     pub entries: HashMap<TenantId, OrdMap<Name, Entry>>,
     pub usage: HashMap<TenantId, Usage>,
-    pub zones: OrdMap<ZoneId, Arc<ZoneRecord>>,
+    pub zones: OrdMap<ZoneId, Row<ZoneRecord>>,
     pub zone_names: OrdMap<Name, ZoneId>,
+    /// Zones that were removed for good.
+    pub removed: OrdMap<ZoneId, Arc<RemovedRecord>>,
     pub tenants: OrdMap<TenantId, Row<TenantRecord>>,
     pub tenant_names: OrdMap<Name, TenantId>,
     pub users: OrdMap<UserId, Row<UserRecord>>,
@@ -136,7 +138,7 @@ impl Snapshot {
     }
 
     /// A zone by name or id.
-    pub fn zone_find(&self, name_or_id: &str) -> Option<&Arc<ZoneRecord>> {
+    pub fn zone_find(&self, name_or_id: &str) -> Option<&Row<ZoneRecord>> {
         let id = name_or_id.parse::<ZoneId>().ok();
         if let Some(zone) = id.and_then(|id| self.zones.get(&id)) {
             return Some(zone);

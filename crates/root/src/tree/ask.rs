@@ -2,8 +2,8 @@
 
 use futures::future::BoxFuture;
 use link::{ByteStream, EnrollToken, Kind, TokenBook};
-use model::exchange::Ask;
-use model::{ChildId, Error, Result, Timestamp, ZoneId};
+use model::exchange::{Ask, NodeReport};
+use model::{ChildId, Error, InstanceId, Result, Timestamp, ZoneId};
 
 use super::{StoreBook, TreeService};
 use crate::port::{Enrolled, Tree};
@@ -29,6 +29,30 @@ impl Tree for TreeService {
 
     fn zone_last_seen(&self, zone: &ZoneId) -> Option<Timestamp> {
         self.core().zone_last_seen(&ChildId::from(zone))
+    }
+
+    fn zone_report(&self, zone: &ZoneId) -> Option<NodeReport> {
+        self.core().zones().into_iter().find(|report| report.id == zone.as_str())
+    }
+
+    fn lease_ms(&self) -> i64 {
+        self.0.lease_ms
+    }
+
+    fn certificates(&self) -> Vec<(String, Timestamp)> {
+        self.0.certificates.get().cloned().unwrap_or_default()
+    }
+
+    fn tell_again(&self, instance: &InstanceId) -> bool {
+        let told = self.core().tell_again(instance, self.now());
+        self.0.wake.wake();
+        told
+    }
+
+    fn take_off(&self, instance: &InstanceId, why: &str) -> bool {
+        let taken = self.core().take_off(instance, why, self.now());
+        self.0.wake.wake();
+        taken
     }
 
     fn enroll(&self, role: api::EnrolRole, zone: Option<ZoneId>) -> BoxFuture<'_, Result<Enrolled>> {

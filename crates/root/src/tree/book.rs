@@ -29,12 +29,19 @@ impl StoreBook {
             .map_err(|e| Error::internal("an enrolment token cannot be read").because(e))?;
         token.check(&joiner)?;
         let id: ZoneId = joiner.identity.id.parse()?;
+        if state.snapshot().removed.contains_key(&id) {
+            return Err(Error::conflict(
+                "this zone was removed and cannot join again under its old identity",
+            )
+            .hint("empty its data folder, then join with a new token"));
+        }
         let zone = ZoneRecord {
             id: id.clone(),
             name: joiner.name.clone(),
             enrolled_at: joiner.at,
             facts: None,
             mode: model::PlaceMode::Open,
+            forced: false,
         };
         let line = Line {
             tenant: None,

@@ -10,7 +10,7 @@ use model::{
 };
 use tier::{ChildStatus, Decision, Parent, ParentConfig, Place};
 
-use crate::tables::{InstanceRecord, StatusRecord};
+use crate::tables::{InstanceRecord, StatusRecord, ZoneRecord};
 
 /// What is newly known of one instance, to be committed.
 #[derive(Debug, Clone)]
@@ -70,6 +70,26 @@ impl Core {
 
     pub fn zone_add(&mut self, zone: &ZoneId, facts: Option<Facts>, now: Timestamp) {
         self.parent.child_add(zone.into(), facts, now);
+    }
+
+    /// A zone as its record says it is.
+    pub fn zone_take(&mut self, zone: &ZoneRecord, now: Timestamp) {
+        self.zone_add(&zone.id, zone.facts.clone(), now);
+        self.parent.mode_set(&(&zone.id).into(), zone.mode);
+    }
+
+    /// It was removed for good: what it held looks for another place.
+    pub fn zone_remove(&mut self, zone: &ZoneId) {
+        self.zone_forget(&zone.into());
+    }
+
+    pub fn zone_forget(&mut self, zone: &ChildId) {
+        let fold = self.parent.child_remove(zone);
+        self.dirty.extend(fold.changed);
+    }
+
+    pub fn zone_ids(&self) -> Vec<ChildId> {
+        self.parent.child_ids().cloned().collect()
     }
 
     pub fn zone_known(&self, zone: &ChildId) -> bool {
@@ -159,6 +179,22 @@ impl Core {
     pub fn rejected(&mut self, decision: &Decision) {
         self.parent.reject(decision);
         self.dirty.insert(decision.id.clone());
+    }
+
+    // ---- healing --------------------------------------------------------------
+
+    /// Tells the zone that holds it once more.
+    pub fn tell_again(&mut self, id: &InstanceId, now: Timestamp) -> bool {
+        let told = self.parent.tell_again(id, now);
+        self.dirty.insert(id.clone());
+        told
+    }
+
+    /// Takes it off the zone that does not get on with it; it is placed again, or gone if that was asked for.
+    pub fn take_off(&mut self, id: &InstanceId, why: &str, now: Timestamp) -> bool {
+        let taken = self.parent.take_off(id, why, now);
+        self.dirty.insert(id.clone());
+        taken
     }
 
     // ---- folding ------------------------------------------------------------

@@ -72,6 +72,9 @@ struct Inner {
     since: Mutex<i64>,
     /// The fingerprint of the CA that tokens name; set where zones may join.
     ca: OnceLock<[u8; 32]>,
+    lease_ms: i64,
+    /// Certificates of this root with their ends, for its health.
+    certificates: OnceLock<Vec<(String, Timestamp)>>,
 }
 
 impl TreeService {
@@ -102,6 +105,8 @@ impl TreeService {
             wake: Wake::new(),
             since: Mutex::new(-1),
             ca: OnceLock::new(),
+            lease_ms: config.lease_ms,
+            certificates: OnceLock::new(),
         };
         let tree = Self(Arc::new(inner));
         tree.reload();
@@ -111,6 +116,11 @@ impl TreeService {
     /// Lets zones join with tokens that name this CA.
     pub fn join_with(&self, ca: [u8; 32]) {
         let _ = self.0.ca.set(ca);
+    }
+
+    /// The certificates whose ends the health of root watches.
+    pub fn certificates_set(&self, certificates: Vec<(String, Timestamp)>) {
+        let _ = self.0.certificates.set(certificates);
     }
 
     /// The calls that the zones' listeners share.
@@ -186,8 +196,9 @@ impl TreeService {
                 match notice.body {
                     NoticeBody::Instance(entry) => core.take(&entry.instance),
                     NoticeBody::InstanceGone(record) => core.forget(&record.id),
-                    NoticeBody::Zone(zone) => core.zone_add(&zone.id, zone.facts.clone(), self.now()),
-                    NoticeBody::Image(_) | NoticeBody::ImageGone(_) | NoticeBody::ZoneGone(_) => {}
+                    NoticeBody::Zone(zone) => core.zone_take(&zone, self.now()),
+                    NoticeBody::ZoneGone(zone) => core.zone_remove(&zone.id),
+                    NoticeBody::Image(_) | NoticeBody::ImageGone(_) => {}
                 }
             }
             *self.since() = next;
@@ -203,7 +214,12 @@ impl TreeService {
         let now = self.now();
         let mut core = self.core();
         for zone in snapshot.zones.values() {
-            core.zone_add(&zone.id, zone.facts.clone(), now);
+            core.zone_take(zone, now);
+        }
+        for zone in core.zone_ids() {
+            if zone.as_str().parse().is_ok_and(|id: model::ZoneId| !snapshot.zones.contains_key(&id)) {
+                core.zone_forget(&zone);
+            }
         }
         for (id, record) in &snapshot.instances {
             match core.status(id) {

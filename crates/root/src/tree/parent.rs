@@ -57,7 +57,8 @@ impl ParentHandler for TreeService {
     }
 
     fn admits(&self, child: &ChildId) -> bool {
-        self.core().zone_known(child)
+        let removed = |id: ZoneId| self.0.state.snapshot().removed.contains_key(&id);
+        !child.as_str().parse().is_ok_and(removed) && self.core().zone_known(child)
     }
 }
 
@@ -72,8 +73,9 @@ impl TreeService {
         if zone.facts.as_ref().map(settled) == Some(settled(&facts)) {
             return;
         }
-        let record = ZoneRecord { facts: Some(facts), ..zone.as_ref().clone() };
-        let txn = Txn::new().put(kind::ZONE, &id, None, Some(zone.name.as_str()), encode(&record));
+        let record = ZoneRecord { facts: Some(facts), ..ZoneRecord::clone(zone) };
+        // Under the version that was read: what an operator changes or removes in this moment stays so.
+        let txn = Txn::new().update(kind::ZONE, &id, zone.version, encode(&record));
         if let Err(error) = self.0.state.commit(txn).await {
             tracing::warn!(%error, zone = %zone.name, "the facts of a zone were not kept");
         }

@@ -21,7 +21,8 @@ fn body(rule: &Rule) -> Option<serde_json::Value> {
         "quota_set" => json!({}),
         "user_create" => json!({"name": "walk", "role": "viewer", "password": "long enough"}),
         "user_update" => json!({}),
-        "node_mode" => json!({"mode": "cordoned"}),
+        "node_mode" | "zone_mode" => json!({"mode": "cordoned"}),
+        "node_labels" => json!({"set": {"disk": "ssd"}}),
         "enrolment_create" => json!({"role": "zone"}),
         _ => return None,
     })

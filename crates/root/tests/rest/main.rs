@@ -10,6 +10,7 @@ mod identity;
 mod image;
 mod instance;
 mod openapi;
+mod place;
 mod quota;
 mod scale;
 mod server;

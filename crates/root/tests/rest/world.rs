@@ -1,7 +1,7 @@
 //! A cloud for tests: its own data folder, port and store, and a tree that answers by itself.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -93,6 +93,7 @@ async fn zone_enrol(cloud: &Cloud, name: &str) -> ZoneId {
         enrolled_at: Timestamp(0),
         facts: Some(facts(name)),
         mode: model::PlaceMode::Open,
+        forced: false,
     };
     let txn = Txn::new().insert(kind::ZONE, &zone.id, None, Some(name), encode(&zone));
     cloud.state.commit(txn).await.unwrap();
@@ -127,6 +128,70 @@ pub fn ask_for(name: &str) -> api::InstanceCreate {
 pub struct StubTree {
     pub wakes: AtomicU64,
     pub asks: AtomicU64,
+    pub zone: Arc<Mutex<FakeZone>>,
+    /// Instances whose zone was told again, and those taken off it.
+    pub healed: Mutex<Vec<String>>,
+}
+
+/// One zone with one node, which does as it is told and remembers it.
+#[derive(Default)]
+pub struct FakeZone {
+    pub mode: model::PlaceMode,
+    pub labels: model::constraint::Labels,
+    pub removed: bool,
+    /// Does not answer when it is asked how it is.
+    pub silent: bool,
+    pub checks: Vec<model::Check>,
+    /// Every order, in words.
+    pub orders: Vec<String>,
+}
+
+impl FakeZone {
+    fn report(&self) -> NodeReport {
+        let mut facts = facts("node-1");
+        facts.cordoned = self.mode != model::PlaceMode::Open;
+        facts.labels = self.labels.iter().map(|(key, value)| (key.clone(), vec![value.clone()])).collect();
+        NodeReport {
+            id: "n-1".into(),
+            facts,
+            alive: true,
+            last_seen: Timestamp(0),
+            reserved: Resources::ZERO,
+            instances: 3,
+            mode: self.mode,
+            left: None,
+            usage: None,
+            clock_ahead_ms: 0,
+            certificate_until: None,
+        }
+    }
+
+    fn order(&mut self, ask: Ask) -> serde_json::Value {
+        self.orders.push(format!("{ask:?}"));
+        match ask {
+            Ask::Nodes if self.removed => serde_json::json!([]),
+            Ask::Nodes => serde_json::json!([self.report()]),
+            Ask::History { since, .. } => {
+                let usage = model::Usage { cpu_milli: 250, instances: 3, ..model::Usage::default() };
+                serde_json::json!([model::Sample { at: since.plus_ms(1_000), usage }])
+            }
+            Ask::Health => serde_json::json!(self.checks),
+            Ask::Mode { mode, .. } => {
+                self.mode = mode;
+                serde_json::json!({})
+            }
+            Ask::Label { set, unset, .. } => {
+                self.labels.extend(set);
+                self.labels.retain(|key, _| !unset.contains(key));
+                serde_json::json!({})
+            }
+            Ask::Remove { .. } => {
+                self.removed = true;
+                serde_json::json!({})
+            }
+            _ => serde_json::json!({}),
+        }
+    }
 }
 
 impl Tree for StubTree {
@@ -134,7 +199,7 @@ impl Tree for StubTree {
         self.asks.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             let (ours, theirs) = ByteStream::pair();
-            tokio::spawn(answer(theirs, ask));
+            tokio::spawn(answer(theirs, ask, self.zone.clone()));
             Ok(ours)
         })
     }
@@ -147,12 +212,26 @@ impl Tree for StubTree {
         true
     }
 
+    fn certificates(&self) -> Vec<(String, Timestamp)> {
+        vec![("the certificate of the CA".into(), Timestamp(i64::MAX / 2))]
+    }
+
+    fn tell_again(&self, instance: &model::InstanceId) -> bool {
+        self.healed.lock().unwrap().push(format!("told {instance}"));
+        true
+    }
+
+    fn take_off(&self, instance: &model::InstanceId, _: &str) -> bool {
+        self.healed.lock().unwrap().push(format!("took {instance}"));
+        true
+    }
+
     fn enroll(&self, _: api::EnrolRole, _: Option<ZoneId>) -> BoxFuture<'_, Result<Enrolled>> {
         Box::pin(async { Ok(Enrolled { token: "once".into(), expires_at: Timestamp(0) }) })
     }
 }
 
-async fn answer(mut stream: ByteStream, ask: Ask) {
+async fn answer(mut stream: ByteStream, ask: Ask, zone: Arc<Mutex<FakeZone>>) {
     let json = |value: serde_json::Value| Frame::Data(Bytes::from(value.to_string()));
     match ask {
         Ask::Logs { follow, tail_lines, .. } => {
@@ -171,31 +250,13 @@ async fn answer(mut stream: ByteStream, ask: Ask) {
             let _ = stream.send(json(serde_json::to_value(stats).unwrap())).await;
             let _ = stream.send(Frame::Eof).await;
         }
-        Ask::Nodes => {
-            let report = NodeReport {
-                id: "n-1".into(),
-                facts: facts("node-1"),
-                alive: true,
-                last_seen: Timestamp(0),
-                reserved: Resources::ZERO,
-                instances: 3,
-                mode: model::PlaceMode::Open,
-                left: None,
-                usage: None,
-                clock_ahead_ms: 0,
-                certificate_until: None,
-            };
-            let _ = stream.send(json(serde_json::json!([report]))).await;
-            let _ = stream.send(Frame::Eof).await;
+        Ask::Health if zone.lock().unwrap().silent => {
+            // Until the asker has had enough.
+            while stream.recv().await.is_some() {}
         }
-        Ask::Mode { .. }
-        | Ask::Label { .. }
-        | Ask::Remove { .. }
-        | Ask::History { .. }
-        | Ask::Usage { .. }
-        | Ask::Health
-        | Ask::Admit { .. } => {
-            let _ = stream.send(json(serde_json::json!({}))).await;
+        other => {
+            let said = zone.lock().unwrap().order(other);
+            let _ = stream.send(json(said)).await;
             let _ = stream.send(Frame::Eof).await;
         }
     }

@@ -67,6 +67,9 @@ impl Parent {
     /// Takes no new instances while it is not open.
     pub fn mode_set(&mut self, child: &ChildId, mode: PlaceMode) -> bool {
         let Some(state) = self.children.get_mut(child) else { return false };
+        if state.mode == mode {
+            return true;
+        }
         state.mode = mode;
         if let Some(facts) = state.facts.clone() {
             self.fleet_upsert(child, &facts);
@@ -154,7 +157,7 @@ impl Parent {
     }
 
     /// The place is gone: wait for another, or be gone when that was wanted.
-    fn lose(&mut self, id: &InstanceId, why: &str) {
+    pub(super) fn lose(&mut self, id: &InstanceId, why: &str) {
         self.unplace(id);
         let Some(held) = self.wants.get_mut(id) else { return };
         let phase = if held.assignment.run == Run::Stopped { Phase::Stopped } else { Phase::Pending };
@@ -190,7 +193,7 @@ impl Parent {
     }
 
     /// Only the holder under the current generation is believed.
-    fn fold_one(&mut self, child: &ChildId, seen: ObservedInstance, now: Timestamp) -> bool {
+    pub(super) fn fold_one(&mut self, child: &ChildId, seen: ObservedInstance, now: Timestamp) -> bool {
         let avoid_until = now.plus_ms(self.config.avoid_ms);
         let Some(held) = self.wants.get_mut(&seen.id) else { return false };
         let holds = held

@@ -13,6 +13,7 @@
 
 mod children;
 mod decide;
+mod heal;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};

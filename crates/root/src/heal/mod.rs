@@ -1,0 +1,132 @@
+//! Healing: a loop that looks at what does not get on or belongs to nothing, and does something
+//! about it. Every act is a line of the history.
+//!
+//! [`stuck`] and [`orphan`] decide without I/O; this file performs. How the platform is shows `ops::health`.
+
+pub mod orphan;
+pub mod stuck;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::{Phase, Result, Timestamp};
+use store::Txn;
+
+use self::orphan::Orphans;
+use self::stuck::{Act, Heal, Stuck, Watcher};
+use crate::cloud::{Cloud, Shared};
+use crate::history::{self, Actor, Line};
+use crate::ops::health;
+use crate::state::Snapshot;
+use crate::tables::kind;
+
+const HEAL_EVERY: Duration = Duration::from_secs(5);
+/// The lights of the metrics are looked at this often.
+const LIGHTS_EVERY: Duration = Duration::from_secs(30);
+
+/// What the loop remembers from one round to the next.
+#[derive(Default)]
+pub struct Healer {
+    watcher: Mutex<Watcher>,
+    orphans: Mutex<Orphans>,
+    healed: AtomicU64,
+    orphans_removed: AtomicU64,
+}
+
+impl Healer {
+    /// What is stuck, as of the last round.
+    pub fn stuck(&self, now: Timestamp) -> Vec<Stuck> {
+        locked(&self.watcher).stuck(now)
+    }
+
+    /// How many acts there were since the start, and how many orphans went.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.healed.load(Ordering::Relaxed), self.orphans_removed.load(Ordering::Relaxed))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs for ever.
+pub async fn run(cloud: Shared) {
+    let wake = work::Wake::new();
+    let lights = async {
+        loop {
+            tokio::time::sleep(LIGHTS_EVERY).await;
+            cloud.metrics.platform_set(&health::report(&cloud).await);
+        }
+    };
+    let healing = work::drive("heal", wake, HEAL_EVERY, || async { heal(&cloud).await });
+    tokio::join!(lights, healing);
+}
+
+/// One round.
+pub async fn heal(cloud: &Cloud) -> Result<()> {
+    let snapshot = cloud.state.snapshot();
+    let heals = locked(&cloud.healer.watcher).look(&snapshot, cloud.now(), |zone| cloud.tree.zone_live(zone));
+    for heal in heals {
+        heal_one(cloud, &snapshot, heal).await?;
+    }
+    orphans_remove(cloud, &snapshot).await
+}
+
+async fn heal_one(cloud: &Cloud, snapshot: &Snapshot, heal: Heal) -> Result<()> {
+    let Some(record) = snapshot.instances.get(&heal.id) else { return Ok(()) };
+    let message = sentence(&heal);
+    let done = match heal.act {
+        Act::Tell => cloud.tree.tell_again(&heal.id),
+        Act::TakeOff => cloud.tree.take_off(&heal.id, &message),
+    };
+    if !done {
+        return Ok(());
+    }
+    cloud.healer.healed.fetch_add(1, Ordering::Relaxed);
+    tracing::warn!(instance = %record.name, id = %heal.id, "{message}");
+    let line = Line {
+        tenant: Some(&record.tenant),
+        what: "instance.heal",
+        kind: "instance",
+        id: record.id.as_str(),
+        name: record.name.as_str(),
+        message,
+    };
+    cloud.state.commit(history::journal(Txn::new(), cloud.now(), &Actor::root(), line)).await.map(drop)
+}
+
+fn sentence(heal: &Heal) -> String {
+    let (phase, seconds) = (heal.phase, heal.for_ms / 1_000);
+    match (heal.act, phase) {
+        (Act::Tell, _) => format!("{phase} for {seconds} s; its zone is told again"),
+        (Act::TakeOff, Phase::Deleting) => {
+            format!("{phase} for {seconds} s; taken off its zone, which drops what is not its own")
+        }
+        (Act::TakeOff, _) => format!("{phase} for {seconds} s; taken off its zone and placed again"),
+    }
+}
+
+/// Removes what is said of instances that are no longer there.
+async fn orphans_remove(cloud: &Cloud, snapshot: &Snapshot) -> Result<()> {
+    let orphans = locked(&cloud.healer.orphans).look(snapshot);
+    if orphans.is_empty() {
+        return Ok(());
+    }
+    let mut txn = Txn::new();
+    for id in &orphans {
+        let line = Line {
+            tenant: None,
+            what: "instance.heal",
+            kind: "instance",
+            id: id.as_str(),
+            name: id.as_str(),
+            message: "its status was left without an instance; removed".to_owned(),
+        };
+        txn = txn.delete(kind::STATUS, id, None);
+        txn = history::journal(txn, cloud.now(), &Actor::root(), line);
+    }
+    cloud.state.commit(txn).await?;
+    cloud.healer.orphans_removed.fetch_add(orphans.len() as u64, Ordering::Relaxed);
+    Ok(())
+}

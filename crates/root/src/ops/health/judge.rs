@@ -1,0 +1,207 @@
+//! From what was measured to a light and a sentence. No I/O; the limits of every check stand here.
+
+use std::time::Duration;
+
+use model::{Check, Light, PlaceMode, Timestamp};
+
+const SECOND_MS: i64 = 1_000;
+const HOUR_MS: i64 = 3_600 * SECOND_MS;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// A commit that takes longer makes every change slow.
+const STORE_SLOW: Duration = Duration::from_millis(500);
+const STORE_BAD: Duration = Duration::from_secs(5);
+/// Per cent of the disk that are free.
+const DISK_LOW_PERCENT: u64 = 10;
+const DISK_FULL_PERCENT: u64 = 3;
+/// Clocks further apart than this make times of the history misleading; much further apart,
+/// certificates and leases are in danger.
+const CLOCK_OFF_MS: u64 = 1_000;
+const CLOCK_BAD_MS: u64 = 60_000;
+/// Certificates are renewed long before this.
+const CERTIFICATE_SOON_MS: i64 = 3 * DAY_MS;
+const CERTIFICATE_URGENT_MS: i64 = 12 * HOUR_MS;
+/// A history that reaches back less than this forgets too fast.
+const HISTORY_SHORT_MS: i64 = DAY_MS;
+
+/// A length of time in its largest unit.
+pub fn lasting(ms: i64) -> String {
+    match ms.max(0) / SECOND_MS {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+pub fn store(took: Result<Duration, model::Error>, at: Timestamp) -> Check {
+    let took = match took {
+        Ok(took) => took,
+        Err(error) => {
+            let message = format!("it takes no change: {}", error.message);
+            return Check::new("store", "root", Light::Red, message, at)
+                .hint("see that the database answers and its disk has room");
+        }
+    };
+    let message = format!("a small change took {} ms", took.as_millis());
+    let slow = "see whether the disk of the database is busy";
+    match took {
+        took if took < STORE_SLOW => Check::new("store", "root", Light::Green, message, at),
+        took if took < STORE_BAD => Check::new("store", "root", Light::Yellow, message, at).hint(slow),
+        _ => Check::new("store", "root", Light::Red, message, at).hint(slow),
+    }
+}
+
+pub fn feed(following: bool, at: Timestamp) -> Check {
+    match following {
+        true => Check::new("feed", "root", Light::Green, "changes of the store are followed", at),
+        false => Check::new("feed", "root", Light::Red, "changes of the store are not followed", at)
+            .hint("it is tried again all the time; see that the database answers"),
+    }
+}
+
+pub fn disk(space: Result<(u64, u64), model::Error>, at: Timestamp) -> Check {
+    let (total, free) = match space {
+        Ok((total, free)) if total > 0 => (total, free),
+        Ok(_) => return Check::new("disk", "root", Light::Yellow, "its size is not known", at),
+        Err(error) => return Check::new("disk", "root", Light::Yellow, error.message, at),
+    };
+    let percent = free.saturating_mul(100) / total;
+    let message = format!("{percent} % free, {} MiB", free >> 20);
+    let check = |light| Check::new("disk", "root", light, message.clone(), at);
+    let hint = "make room on the disk of root's data folder: old images, old logs";
+    match percent {
+        percent if percent < DISK_FULL_PERCENT => check(Light::Red).hint(hint),
+        percent if percent < DISK_LOW_PERCENT => check(Light::Yellow).hint(hint),
+        _ => check(Light::Green),
+    }
+}
+
+/// `what` is whose certificate it is, as part of a sentence.
+pub fn certificate(subject: &str, what: &str, until: Timestamp, at: Timestamp) -> Check {
+    let left = until.ms_since(at);
+    if left <= 0 {
+        let message = format!("{what} ended {} ago", lasting(-left));
+        return Check::new("certificate", subject, Light::Red, message, at)
+            .hint("remove it and let it join again with: banyan enroll");
+    }
+    let message = format!("{what} is good for {}", lasting(left));
+    let check = |light| Check::new("certificate", subject, light, message.clone(), at);
+    let hint = "it should have been renewed by now; see the log of its process";
+    match left {
+        left if left < CERTIFICATE_URGENT_MS => check(Light::Red).hint(hint),
+        left if left < CERTIFICATE_SOON_MS => check(Light::Yellow).hint(hint),
+        _ => check(Light::Green),
+    }
+}
+
+pub fn clock(subject: &str, ahead_ms: i64, at: Timestamp) -> Check {
+    let off = ahead_ms.unsigned_abs();
+    let way = if ahead_ms < 0 { "behind" } else { "ahead" };
+    let message = format!("{off} ms {way} of root's clock");
+    let check = |light| Check::new("clock", subject, light, message.clone(), at);
+    let hint = "set the clock there by NTP";
+    match off {
+        off if off >= CLOCK_BAD_MS => check(Light::Red).hint(hint),
+        off if off >= CLOCK_OFF_MS => check(Light::Yellow).hint(hint),
+        _ => check(Light::Green),
+    }
+}
+
+/// How many lines were ever written, how many are kept, and when the oldest of those was written if
+/// some were dropped already.
+pub fn history(written: i64, kept: i64, oldest: Option<Timestamp>, at: Timestamp) -> Check {
+    let Some(oldest) = oldest else {
+        let message = format!("{written} lines; the last {kept} are kept");
+        return Check::new("history", "root", Light::Green, message, at);
+    };
+    let reach = at.ms_since(oldest);
+    let message = format!("the last {kept} lines reach back {}", lasting(reach));
+    match reach < HISTORY_SHORT_MS {
+        true => Check::new("history", "root", Light::Yellow, message, at)
+            .hint("something changes very often; copy the history elsewhere if it must last"),
+        false => Check::new("history", "root", Light::Green, message, at),
+    }
+}
+
+/// The lease of a zone: alive, nearly lapsed, or lost.
+pub fn lease(
+    subject: &str,
+    mode: PlaceMode,
+    live: bool,
+    last_seen: Option<Timestamp>,
+    lease_ms: i64,
+    at: Timestamp,
+) -> Check {
+    let silent = last_seen.map(|seen| at.ms_since(seen).max(0));
+    let heard = match silent {
+        Some(ms) => format!("heard {} ago", lasting(ms)),
+        None => "never heard since this root started".to_owned(),
+    };
+    let check = |light, message| Check::new("lease", subject, light, message, at);
+    match (live, mode) {
+        (false, PlaceMode::Maintenance) => check(Light::Green, format!("away for maintenance; {heard}")),
+        (false, _) => check(Light::Red, format!("lost; {heard}"))
+            .hint("see that its process runs and reaches root; what it held is placed elsewhere meanwhile"),
+        (true, _) if lease_ms > 0 && silent.is_some_and(|ms| ms > lease_ms * 2 / 3) => {
+            check(Light::Yellow, format!("nearly lapsed; {heard}"))
+        }
+        (true, _) => check(Light::Green, heard),
+    }
+}
+
+/// Worst first, then by what it is about; and the worst of all.
+pub fn sorted(mut checks: Vec<Check>) -> (Light, Vec<Check>) {
+    checks.sort_by(|a, b| {
+        b.light.cmp(&a.light).then_with(|| (&a.subject, &a.name).cmp(&(&b.subject, &b.name)))
+    });
+    (checks.first().map(|check| check.light).unwrap_or_default(), checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Light::{Green, Red, Yellow};
+
+    const NOW: Timestamp = Timestamp(1_000_000_000_000_000);
+
+    #[test]
+    fn every_limit_turns_its_light() {
+        let ms = Duration::from_millis;
+        for (took, light) in [(2, Green), (499, Green), (500, Yellow), (5_000, Red)] {
+            assert_eq!(store(Ok(ms(took)), NOW).light, light, "{took}");
+        }
+        assert_eq!(store(Err(model::Error::unavailable("no")), NOW).light, Red);
+        for (free, light) in [(100, Green), (10, Green), (9, Yellow), (2, Red), (0, Red)] {
+            assert_eq!(disk(Ok((100, free)), NOW).light, light, "{free} %");
+        }
+        for (hours, light) in [(24 * 30, Green), (71, Yellow), (11, Red), (-1, Red)] {
+            let until = NOW.plus_ms(hours * HOUR_MS);
+            assert_eq!(certificate("zone a", "its certificate", until, NOW).light, light, "{hours} h");
+        }
+        for (ahead, light) in [(0, Green), (-999, Green), (1_000, Yellow), (-60_000, Red)] {
+            assert_eq!(clock("zone a", ahead, NOW).light, light, "{ahead} ms");
+        }
+        for (hours, light) in [(48, Green), (3, Yellow)] {
+            assert_eq!(history(300_000, 200_000, Some(NOW.plus_ms(-hours * HOUR_MS)), NOW).light, light);
+        }
+    }
+
+    #[test]
+    fn silence_alarms_unless_it_is_expected() {
+        let judge =
+            |live, mode, ms: i64| lease("zone a", mode, live, Some(NOW.plus_ms(-ms)), 15_000, NOW).light;
+        assert_eq!(judge(true, PlaceMode::Open, 1_000), Green);
+        assert_eq!(judge(true, PlaceMode::Open, 11_000), Yellow);
+        assert_eq!(judge(false, PlaceMode::Draining, 60_000), Red);
+        assert_eq!(judge(false, PlaceMode::Maintenance, 60_000), Green);
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_counts() {
+        let check = |name: &str, light| Check::new(name, "root", light, "x", NOW);
+        let (light, checks) = sorted(vec![check("a", Green), check("c", Red), check("b", Yellow)]);
+        assert_eq!((light, checks[0].name.as_str(), checks[2].name.as_str()), (Red, "c", "a"));
+        assert_eq!(sorted(Vec::new()).0, Green);
+    }
+}
