@@ -27,8 +27,10 @@ pub const REQUEST_WAIT: Duration = Duration::from_secs(8);
 pub const PUSH_WAIT: Duration = Duration::from_secs(30);
 /// How long a child has to say that it took a desired set before it is offered again.
 pub const HAVE_WAIT: Duration = Duration::from_secs(10);
-/// How long a publish waits for a connected child to say that it has the one before.
-pub const GOT_WAIT: Duration = Duration::from_secs(5);
+/// How long a child waits for its parent to hear of a new connection before it beats again.
+pub const WELCOME_WAIT: Duration = Duration::from_secs(2);
+/// Beats without an answer after which a child connects anew.
+pub const WELCOMES_MAX: usize = 3;
 /// How long a call waits for the child to open its stream.
 pub const CALL_WAIT: Duration = Duration::from_secs(10);
 /// TCP and TLS must be up by then.
@@ -58,8 +60,13 @@ pub const REQUESTS_PER_CONNECTION_MAX: u32 = 64;
 pub const BROKER_QUEUE_MAX: usize = 8192;
 /// MQTT requests that wait to be written.
 pub const MQTT_REQUESTS_MAX: usize = 64;
-/// MQTT messages that one client has sent and the broker has not acknowledged.
-pub const MQTT_INFLIGHT_MAX: u16 = 64;
+/// MQTT messages that a child, and the parent of many, has sent and the broker has not acknowledged.
+pub const MQTT_CHILD_INFLIGHT_MAX: u16 = 16;
+pub const MQTT_PARENT_INFLIGHT_MAX: u16 = 1024;
+/// Observed sets of one child that wait to be taken.
+pub const REPORTS_QUEUE_MAX: usize = 4;
+/// Ended connections of one child that are remembered, so that what still comes of them is not taken for news.
+pub const CONNS_ENDED_MAX: usize = 4;
 
 /// How long a certificate of the tree is good.
 pub const CERT_VALID: Duration = Duration::from_secs(365 * 24 * 3600);

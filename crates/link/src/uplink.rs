@@ -8,9 +8,9 @@ use futures::future::BoxFuture;
 use model::exchange::{Ack, Call, Revision};
 use model::{Desired, Digest, Observed, Result};
 use tokio::io::AsyncWrite;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
-use crate::limits::{BACKOFF_FIRST, BACKOFF_MAX, CALLS_QUEUE_MAX};
+use crate::limits::{BACKOFF_FIRST, BACKOFF_MAX, CALLS_QUEUE_MAX, HAVE_WAIT};
 use crate::stream::ByteStream;
 use crate::vitals::PulseSource;
 
@@ -21,17 +21,14 @@ pub enum Down {
     Desired(Desired),
     /// A question; answer it on [`Uplink::open_stream`] of its stream.
     Call(Call),
-    /// Connected, for the first time or again: push the whole observed set now.
+    /// Connected, for the first time or again: the parent may have forgotten what it was told.
     Up,
     Lost,
 }
 
 pub trait Uplink: Send + Sync + 'static {
-    /// Sends what is observed. Over MQTT the acknowledgement is the broker's: the revision was published.
+    /// Sends one page of what is observed; the acknowledgement says what the parent now has.
     fn push(&self, observed: Observed) -> BoxFuture<'_, Result<Ack>>;
-
-    /// True when every push must be a whole set (`base` absent), as over MQTT.
-    fn wants_whole(&self) -> bool;
 
     /// Says which desired set is kept; `None` asks for a whole one.
     fn set_have(&self, have: Option<Revision>);
@@ -106,11 +103,20 @@ impl Inbox {
         self.filled.notify_one();
     }
 
-    /// A later set takes the place of one that was not read yet: over HTTPS there is no later one before
-    /// the child said what it has, and over MQTT every set is whole.
-    pub(crate) fn desired(&self, desired: Desired) {
+    /// A later set takes the place of one that was not read yet. It answers what the child has now, so nothing
+    /// is lost with the earlier one.
+    fn desired(&self, desired: Desired) {
         self.state().desired = Some(desired);
         self.filled.notify_one();
+    }
+
+    /// Hands over a set and waits, not for ever, until the child says what it has now, so that the same set is
+    /// not fetched twice.
+    pub(crate) async fn offer(&self, desired: Desired, have: &mut watch::Receiver<Option<Revision>>) {
+        if *have.borrow() != Some(desired.at) {
+            self.desired(desired);
+            let _ = tokio::time::timeout(HAVE_WAIT, have.changed()).await;
+        }
     }
 
     /// The oldest call gives way when there are too many; the parent that waits for it sees a time-out.

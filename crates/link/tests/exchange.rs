@@ -42,8 +42,8 @@ async fn desired_is_delivered_and_never_twice(transport: Transport) {
         let at = world.zone.handler.change();
         let set = desired_next(&*world.uplink).await;
         assert_eq!(set.at, at);
-        assert_eq!(set.base.is_none(), transport == Transport::Mqtt, "MQTT carries whole sets");
-        assert_eq!(set.removes.len() as u64, at.rev, "MQTT or not, the content is there");
+        assert_eq!(set.base, Some(Revision { epoch: 1, rev: at.rev - 1 }), "a difference to what it has");
+        assert_eq!(set.removes.len() as u64, at.rev, "with its content");
     }
     // Nothing changed, so nothing may come.
     let more = tokio::time::timeout(std::time::Duration::from_secs(6), world.uplink.next()).await;
@@ -60,7 +60,6 @@ async fn a_child_that_has_nothing_gets_the_whole_set_again(transport: Transport)
 
 async fn observed_is_acknowledged(transport: Transport) {
     let world = world(transport).await;
-    assert_eq!(world.uplink.wants_whole(), transport == Transport::Mqtt);
     for rev in 1..=3 {
         let at = Revision { epoch: 1, rev };
         let ack = world.uplink.push(observed(rev)).await.unwrap();

@@ -64,9 +64,9 @@ async fn the_broker_takes_nobody_under_another_name() {
     assert!(!connects(mqtt(&world, common::ZONE, &mallory, true)).await, "the zone's name");
     assert!(!connects(mqtt(&world, &id, &mallory, false)).await, "no certificate");
     let mut options = mqtt(&world, &id, &mallory, true);
-    options.set_last_will(will(format!("banyan/v1/{id}/gone")));
+    options.set_last_will(will(format!("banyan/v1/{id}/up/gone")));
     assert!(connects(options.clone()).await, "its own will");
-    options.set_last_will(will(format!("banyan/v1/{}/gone", world.child)));
+    options.set_last_will(will(format!("banyan/v1/{}/up/gone", world.child)));
     assert!(!connects(options).await, "a will that speaks for another");
     let mut options = mqtt(&world, &id, &mallory, true);
     options.set_credentials("admin", "admin");
@@ -85,16 +85,16 @@ async fn a_node_cannot_publish_or_subscribe_for_another() {
     let polling = tokio::spawn(async move { while events.poll().await.is_ok() {} });
     let body = serde_json::to_vec(&observed(9)).unwrap();
     for topic in
-        [format!("banyan/v1/{}/observed", world.child), format!("banyan/v1/{me}/desired"), "x".into()]
+        [format!("banyan/v1/{}/up/observed", world.child), format!("banyan/v1/{me}/down/desired"), "x".into()]
     {
-        let options = PublishOptions::at_least_once().retained();
+        let options = PublishOptions::at_least_once();
         let notice = client.publish_tracked(topic.clone(), body.clone(), options).await.unwrap();
         match patiently("an ack", notice.wait_async()).await.unwrap() {
             PublishResult::Qos1(ack) => assert_eq!(ack.reason, PubAckReason::NotAuthorized, "{topic}"),
             other => panic!("{other:?}"),
         }
     }
-    for filter in [format!("banyan/v1/{}/desired", world.child), "banyan/v1/+/call".into(), "#".into()] {
+    for filter in [format!("banyan/v1/{}/down/+", world.child), "banyan/v1/+/up/+".into(), "#".into()] {
         let notice = client.subscribe_tracked(filter.clone(), QoS::AtLeastOnce).await.unwrap();
         let ack = patiently("an ack", notice.wait_async()).await.unwrap();
         assert_eq!(ack.return_codes, [SubscribeReasonCode::NotAuthorized], "{filter}");

@@ -123,10 +123,8 @@ impl ChildOwner for NodeService {
         Box::pin(self.desired_take(desired))
     }
 
-    fn report(&self, acked: Option<Revision>, whole: bool) -> Option<Observed> {
-        let child = self.child();
-        let observed = child.report(acked)?;
-        Some(if whole { child.report_whole() } else { observed })
+    fn report(&self, acked: Option<Revision>) -> Option<Observed> {
+        self.child().report(acked)
     }
 
     fn told(&self, facts: Facts) {

@@ -22,8 +22,8 @@ pub trait ChildOwner: Send + Sync + 'static {
     fn have(&self) -> Option<Revision>;
     /// Keeps the set on disk and makes it known; an error means it was not taken.
     fn take(&self, desired: Desired) -> BoxFuture<'_, Result<()>>;
-    /// What the parent, which acknowledged `acked`, does not know; the whole of it when `whole` is set.
-    fn report(&self, acked: Option<Revision>, whole: bool) -> Option<Observed>;
+    /// What the parent, which acknowledged `acked`, does not know: one page of it.
+    fn report(&self, acked: Option<Revision>) -> Option<Observed>;
     /// The parent acknowledged a report with these facts.
     fn told(&self, facts: Facts);
     /// Woken when there may be something to report.
@@ -78,7 +78,6 @@ fn answer(owner: &Arc<dyn ChildOwner>, uplink: &Arc<dyn Uplink>, answers: &Arc<S
 }
 
 async fn send(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<AtomicBool>) {
-    let whole = uplink.wants_whole();
     let news = owner.news();
     let mut acked = None;
     let mut retry = RETRY_FIRST;
@@ -86,7 +85,7 @@ async fn send(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<A
         if resend.swap(false, Ordering::SeqCst) {
             acked = None;
         }
-        let Some(observed) = owner.report(acked, whole) else {
+        let Some(observed) = owner.report(acked) else {
             news.wait().await;
             continue;
         };

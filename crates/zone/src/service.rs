@@ -272,7 +272,7 @@ impl ChildOwner for ZoneService {
         Box::pin(self.desired_take(desired))
     }
 
-    fn report(&self, acked: Option<Revision>, _whole: bool) -> Option<Observed> {
+    fn report(&self, acked: Option<Revision>) -> Option<Observed> {
         self.core().report(acked)
     }
 

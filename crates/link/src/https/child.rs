@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use model::exchange::{Ack, Revision};
-use model::{Desired, Digest, Error, Observed, Result};
+use model::{Digest, Error, Observed, Result};
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::client::ParentClient;
 use super::{PATH_BEAT, PATH_DESIRED, PATH_OBSERVED, Poll, Polled};
 use crate::identity::Credentials;
-use crate::limits::{BEAT, HAVE_WAIT, POLL_MAX, PUSH_WAIT, REQUEST_WAIT};
+use crate::limits::{BEAT, POLL_MAX, PUSH_WAIT, REQUEST_WAIT};
 use crate::stream::ByteStream;
 use crate::uplink::{Backoff, Down, Inbox, Uplink};
 use crate::vitals::{PulseSource, Vitals};
@@ -104,21 +104,13 @@ impl Link {
         }
     }
 
-    /// Waits until the child says what it has now, so that the same set is not fetched twice.
     async fn deliver(&self, polled: Polled, have: &mut watch::Receiver<Option<Revision>>) {
         for call in polled.calls {
             self.inbox.call(call);
         }
-        if let Some(desired) = polled.desired
-            && !self.has(&desired)
-        {
-            self.inbox.desired(desired);
-            let _ = tokio::time::timeout(HAVE_WAIT, have.changed()).await;
+        if let Some(desired) = polled.desired {
+            self.inbox.offer(desired, have).await;
         }
-    }
-
-    fn has(&self, desired: &Desired) -> bool {
-        *self.have.borrow() == Some(desired.at)
     }
 }
 
@@ -128,10 +120,6 @@ impl Uplink for HttpsUplink {
             let ack = self.link.client.post(PATH_OBSERVED, &observed, PUSH_WAIT).await?;
             ack.ok_or_else(|| Error::unavailable("the parent did not acknowledge"))
         })
-    }
-
-    fn wants_whole(&self) -> bool {
-        false
     }
 
     fn set_have(&self, have: Option<Revision>) {

@@ -4,7 +4,6 @@
 //! client id, it must be a node of this zone or the zone itself, and each may touch its own topics alone.
 //! The broker runs on a small runtime of its own, because it leaves tasks behind that only end with theirs.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
@@ -17,21 +16,20 @@ use rmqtt::codec::v5::SubscribeAckReason;
 use rmqtt::context::ServerContext;
 use rmqtt::hook::{Handler, HookResult, Parameter, ReturnType, Type};
 use rmqtt::net::Builder;
-use rmqtt::retain::RetainStorage;
 use rmqtt::server::MqttServer;
-use rmqtt::types::{
-    AuthResult, ConnectInfo, LastWill, PublishAclResult, Retain, SubscribeAclResult, TopicFilter, TopicName,
-};
+use rmqtt::types::{AuthResult, ConnectInfo, LastWill, PublishAclResult, SubscribeAclResult};
 use tokio::runtime::Runtime;
-use tokio::sync::{RwLock, oneshot};
+use tokio::sync::oneshot;
 
-use super::{Leaf, topic_parse};
+use super::{filter_down, filter_up, topic_parse};
 use crate::identity::{Credentials, file_write_private};
-use crate::limits::{BROKER_QUEUE_MAX, CONNECT_WAIT, CONNECTIONS_MAX, KEEP_ALIVE_S, PACKET_MAX};
+use crate::limits::{
+    BROKER_QUEUE_MAX, CONNECT_WAIT, CONNECTIONS_MAX, KEEP_ALIVE_S, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX,
+};
 use crate::tls::provider_install;
 
 const HANDSHAKES_MAX: usize = 64;
-const INFLIGHT_MAX: NonZeroU16 = NonZeroU16::new(64).expect("more than zero");
+const INFLIGHT_MAX: NonZeroU16 = NonZeroU16::new(MQTT_PARENT_INFLIGHT_MAX).expect("more than zero");
 const CLIENT_ID_MAX: usize = 63;
 const LISTENER: u16 = 1;
 
@@ -88,7 +86,6 @@ async fn serve(config: BrokerConfig, listening: oneshot::Sender<Result<SocketAdd
         .task_exec_queue_max(BROKER_QUEUE_MAX)
         .busy_check_enable(false);
     let context = context.build().await;
-    *context.extends.retain_mut().await = Box::new(Kept::default());
     let hooks = context.extends.hook_mgr().register();
     let rules = Arc::new(Rules { zone: config.zone.clone() });
     for kind in [Type::ClientAuthenticate, Type::ClientSubscribeCheckAcl, Type::MessagePublishCheckAcl] {
@@ -134,9 +131,9 @@ fn bind(config: &BrokerConfig) -> Result<(SocketAddr, rmqtt::net::Listener)> {
         .max_inflight(INFLIGHT_MAX)
         .max_mqueue_len(BROKER_QUEUE_MAX)
         .max_clientid_len(CLIENT_ID_MAX)
-        .max_topic_levels(4)
-        .max_subscriptions(8)
-        // A message that waits is still the latest word; sessions end with their connection.
+        .max_topic_levels(5)
+        .max_subscriptions(2)
+        // Sessions end with their connection, and with them what waits.
         .message_expiry_interval(Duration::ZERO)
         .max_session_expiry_interval(Duration::from_secs(1))
         .tls_cross_certificate(true)
@@ -181,16 +178,15 @@ impl Rules {
     fn may_publish(&self, client: &str, topic: &str) -> bool {
         match topic_parse(topic) {
             Some((child, leaf)) if leaf.upwards() => child == client && client != self.zone,
-            Some((child, _)) => client == self.zone && child != "+",
+            Some(_) => client == self.zone,
             None => false,
         }
     }
 
     fn may_subscribe(&self, client: &str, filter: &str) -> bool {
-        match topic_parse(filter) {
-            Some((child, Leaf::Desired | Leaf::Call)) => child == client && client != self.zone,
-            Some((child, _)) => client == self.zone && child == "+",
-            None => false,
+        match client == self.zone {
+            true => filter == filter_up(),
+            false => filter == filter_down(client),
         }
     }
 }
@@ -216,7 +212,7 @@ impl Handler for Gate {
                 })
             }
             Parameter::MessagePublishCheckAcl(session, publish) => {
-                let allowed = self.0.may_publish(&session.id.client_id, &publish.topic);
+                let allowed = !publish.retain && self.0.may_publish(&session.id.client_id, &publish.topic);
                 HookResult::PublishAclResult(if allowed {
                     PublishAclResult::allow()
                 } else {
@@ -229,45 +225,6 @@ impl Handler for Gate {
     }
 }
 
-/// Retained messages in memory: one per topic, and topics exist per child.
-#[derive(Default)]
-struct Kept(RwLock<HashMap<TopicName, Retain>>);
-
-#[async_trait]
-impl RetainStorage for Kept {
-    fn enable(&self) -> bool {
-        true
-    }
-
-    async fn set(&self, topic: &TopicName, retain: Retain, _: Option<Duration>) -> rmqtt::Result<()> {
-        let mut kept = self.0.write().await;
-        if retain.publish.payload.is_empty() {
-            kept.remove(topic);
-        } else {
-            kept.insert(topic.clone(), retain);
-        }
-        Ok(())
-    }
-
-    async fn get(&self, filter: &TopicFilter) -> rmqtt::Result<Vec<(TopicName, Retain)>> {
-        let kept = self.0.read().await;
-        let Some((child, leaf)) = topic_parse(filter) else { return Ok(Vec::new()) };
-        if child != "+" {
-            return Ok(kept.get(filter).map(|retain| (filter.clone(), retain.clone())).into_iter().collect());
-        }
-        let matches = |topic: &TopicName| topic_parse(topic).is_some_and(|(_, other)| other == leaf);
-        Ok(kept.iter().filter(|(t, _)| matches(t)).map(|(t, r)| (t.clone(), r.clone())).collect())
-    }
-
-    async fn count(&self) -> isize {
-        self.0.read().await.len().try_into().unwrap_or(isize::MAX)
-    }
-
-    async fn max(&self) -> isize {
-        self.count().await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,22 +234,27 @@ mod tests {
         let rules = Rules { zone: "z-1".into() };
         let rows = [
             // client, topic, publish, subscribe
-            ("n-1", "banyan/v1/n-1/observed", true, false),
-            ("n-1", "banyan/v1/n-1/beat", true, false),
-            ("n-1", "banyan/v1/n-1/gone", true, false),
-            ("n-1", "banyan/v1/n-1/desired", false, true),
-            ("n-1", "banyan/v1/n-1/call", false, true),
-            ("n-1", "banyan/v1/n-2/observed", false, false),
-            ("n-1", "banyan/v1/n-2/desired", false, false),
-            ("n-1", "banyan/v1/+/desired", false, false),
+            ("n-1", "banyan/v1/n-1/up/observed", true, false),
+            ("n-1", "banyan/v1/n-1/up/have", true, false),
+            ("n-1", "banyan/v1/n-1/up/beat", true, false),
+            ("n-1", "banyan/v1/n-1/up/gone", true, false),
+            ("n-1", "banyan/v1/n-1/up/else", false, false),
+            ("n-1", "banyan/v1/n-1/down/+", false, true),
+            ("n-1", "banyan/v1/n-1/down/desired", false, false),
+            ("n-1", "banyan/v1/n-2/up/observed", false, false),
+            ("n-1", "banyan/v1/n-2/down/+", false, false),
+            ("n-1", "banyan/v1/+/down/+", false, false),
+            ("n-1", "banyan/v1/+/up/+", false, false),
             ("n-1", "banyan/v1/#", false, false),
             ("n-1", "#", false, false),
             ("n-1", "$SYS/brokers", false, false),
-            ("n-1", "$share/g/banyan/v1/n-1/desired", false, false),
-            ("z-1", "banyan/v1/+/observed", false, true),
-            ("z-1", "banyan/v1/n-1/desired", true, false),
-            ("z-1", "banyan/v1/n-1/observed", false, false),
-            ("z-1", "banyan/v1/z-1/beat", false, false),
+            ("n-1", "$share/g/banyan/v1/n-1/down/+", false, false),
+            ("z-1", "banyan/v1/+/up/+", false, true),
+            ("z-1", "banyan/v1/n-1/down/desired", true, false),
+            ("z-1", "banyan/v1/n-1/down/ack", true, false),
+            ("z-1", "banyan/v1/+/down/ack", false, false),
+            ("z-1", "banyan/v1/n-1/up/observed", false, false),
+            ("z-1", "banyan/v1/z-1/up/beat", false, false),
         ];
         for (client, topic, publish, subscribe) in rows {
             assert_eq!(rules.may_publish(client, topic), publish, "{client} publishes {topic}");

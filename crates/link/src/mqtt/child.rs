@@ -1,6 +1,14 @@
 //! The child over MQTT. Streams and blobs go to the parent's HTTPS listener.
+//!
+//! ```text
+//!              broker takes it          parent's welcome             no parent there, or again a welcome
+//!  connecting ----------------> calling ----------------> connected ------------------------> calling
+//! ```
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -8,20 +16,26 @@ use futures::future::BoxFuture;
 use model::exchange::{Ack, Revision};
 use model::{Desired, Digest, Error, Observed, Result};
 use rustls::ClientConfig;
+use serde::Serialize;
 use tokio::io::AsyncWrite;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{Event, Options, Publisher, open};
-use super::{Beat, Gone, Leaf, address_parse, topic, topic_parse};
+use super::{
+    Acked, Beat, Gone, Have, Leaf, Newer, Report, Wait, Welcome, address_parse, filter_down, topic,
+    topic_parse,
+};
 use crate::https::ParentClient;
 use crate::identity::Credentials;
-use crate::limits::{BEAT, BODY_MAX, PACKET_MAX};
+use crate::limits::{
+    BEAT, BODY_MAX, MQTT_CHILD_INFLIGHT_MAX, PACKET_MAX, REQUEST_WAIT, WELCOME_WAIT, WELCOMES_MAX,
+};
 use crate::stream::ByteStream;
 use crate::tls::client_config;
 use crate::uplink::{Backoff, Down, Inbox, Uplink};
 use crate::vitals::{PulseSource, Vitals};
-use crate::wire;
+use crate::wire::{self, WireError};
 
 /// Connects to a zone's broker (`host:port`) and stays connected until it is dropped.
 pub fn mqtt_uplink(credentials: &Credentials, broker: &str, parent_url: &str) -> Result<Arc<dyn Uplink>> {
@@ -34,10 +48,8 @@ pub fn mqtt_uplink(credentials: &Credentials, broker: &str, parent_url: &str) ->
         https: ParentClient::new(credentials, parent_url)?,
         inbox: Inbox::default(),
         vitals: Vitals::default(),
-        sets: Mutex::default(),
-        publisher: watch::Sender::new(None),
-        beat_now: Notify::new(),
-        fetch_again: Notify::new(),
+        have: watch::Sender::new(None),
+        session: Mutex::default(),
     });
     let task = AbortOnDropHandle::new(tokio::spawn(link.clone().run()));
     Ok(Arc::new(MqttUplink { link, _task: task }))
@@ -56,22 +68,9 @@ struct Link {
     https: ParentClient,
     inbox: Inbox,
     vitals: Vitals,
-    sets: Mutex<Sets>,
-    /// There while connected.
-    publisher: watch::Sender<Option<Publisher>>,
-    beat_now: Notify,
-    fetch_again: Notify,
-}
-
-/// Which desired sets are known.
-#[derive(Default)]
-struct Sets {
-    /// What the child keeps.
-    have: Option<Revision>,
-    /// What was last put into the inbox.
-    offered: Option<Revision>,
-    /// What the last message on this connection held, for the parent to know.
-    got: Option<Revision>,
+    have: watch::Sender<Option<Revision>>,
+    /// There while the parent hears us.
+    session: Mutex<Option<Arc<Session>>>,
 }
 
 impl Link {
@@ -82,15 +81,14 @@ impl Link {
                 Ok(never) => match never {},
                 Err(error) => error,
             };
-            self.publisher.send_replace(None);
-            self.inbox.lost();
+            self.unheard();
             tracing::debug!(%error, "no link to the zone");
             backoff.pause().await;
         }
     }
 
     /// One connection, from its first byte to its end.
-    async fn connect(&self, backoff: &mut Backoff) -> Result<std::convert::Infallible> {
+    async fn connect(&self, backoff: &mut Backoff) -> Result<Infallible> {
         let conn = rand::random();
         let will = (topic(&self.me, Leaf::Gone), wire::encode(&Gone { conn }, PACKET_MAX)?);
         let (publisher, connection) = open(Options {
@@ -99,109 +97,245 @@ impl Link {
             port: self.port,
             tls: self.tls.clone(),
             will: Some(will),
+            inflight: MQTT_CHILD_INFLIGHT_MAX,
         })?;
-        self.sets().got = None;
+        let session = Arc::new(Session::new(&self.me, conn, publisher));
         let connected = Notify::new();
         let run = connection.run(|event| match event {
             Event::Connected => connected.notify_one(),
-            Event::Message { topic, payload, .. } => self.message(&topic, &payload),
+            Event::Message { topic, payload } => self.message(&session, &topic, &payload),
         });
         let speak = async {
             connected.notified().await;
-            publisher.subscribe(vec![topic(&self.me, Leaf::Desired), topic(&self.me, Leaf::Call)]).await?;
-            self.beat(&publisher, conn).await?;
-            backoff.reset();
-            self.publisher.send_replace(Some(publisher.clone()));
-            self.inbox.up();
-            self.beats(&publisher, conn).await
+            session.publisher.subscribe(vec![filter_down(&self.me)]).await?;
+            loop {
+                self.call_out(&session, backoff).await?;
+                backoff.reset();
+                self.heard(&session);
+                tokio::select! {
+                    ended = self.beats(&session) => ended?,
+                    ended = self.polls(&session) => match ended? {},
+                    // The parent has a new life: it knows nothing of what this connection said.
+                    () = session.welcomed.notified() => {}
+                }
+                self.unheard();
+            }
         };
         tokio::select! {
             error = run => Err(error),
-            error = speak => error,
+            ended = speak => ended,
         }
     }
 
-    async fn beats(&self, publisher: &Publisher, conn: u64) -> Result<std::convert::Infallible> {
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(BEAT) => {}
-                () = self.beat_now.notified() => {}
-                // Subscribing again makes the broker send what it keeps.
-                () = self.fetch_again.notified() => publisher.subscribe(vec![topic(&self.me, Leaf::Desired)]).await?,
+    fn heard(&self, session: &Arc<Session>) {
+        *locked(&self.session) = Some(session.clone());
+        self.inbox.up();
+    }
+
+    fn unheard(&self) {
+        if let Some(session) = locked(&self.session).take() {
+            session.forget();
+            self.inbox.lost();
+        }
+    }
+
+    /// Beats until the parent says that it heard of this connection.
+    async fn call_out(&self, session: &Session, backoff: &mut Backoff) -> Result<()> {
+        let mut unanswered = 0;
+        while unanswered < WELCOMES_MAX {
+            if self.beat(session).await? {
+                if tokio::time::timeout(WELCOME_WAIT, session.welcomed.notified()).await.is_ok() {
+                    return Ok(());
+                }
+                unanswered += 1;
             }
-            self.beat(publisher, conn).await?;
+            backoff.pause().await;
+        }
+        Err(Error::unavailable("the zone does not answer"))
+    }
+
+    /// Ends when the broker says that nobody hears the beats.
+    async fn beats(&self, session: &Session) -> Result<()> {
+        loop {
+            tokio::time::sleep(BEAT).await;
+            if !self.beat(session).await? {
+                return Ok(());
+            }
         }
     }
 
-    /// Acknowledged by the broker, so that a connection that is dead without knowing it is noticed.
-    async fn beat(&self, publisher: &Publisher, conn: u64) -> Result<()> {
-        let got = self.sets().got;
-        let beat = Beat { conn, got, pulse: self.vitals.pulse() };
+    /// Acknowledged by the broker, so that a connection that is dead without knowing it is noticed. False when
+    /// the broker knows nobody who listens.
+    async fn beat(&self, session: &Session) -> Result<bool> {
+        let beat = Beat { conn: session.conn, wait: session.wait(), pulse: self.vitals.pulse() };
         let payload = wire::encode(&beat, PACKET_MAX)?;
         let sent = Instant::now();
-        publisher.publish(topic(&self.me, Leaf::Beat), payload, false).await?;
+        let heard = session.publisher.publish(topic(&self.me, Leaf::Beat), payload).await?;
         self.vitals.trip(sent.elapsed());
-        Ok(())
+        Ok(heard)
     }
 
-    fn message(&self, topic: &str, payload: &Bytes) {
+    /// One question is open at all times, except while the child takes what came.
+    async fn polls(&self, session: &Session) -> Result<Infallible> {
+        let mut have = self.have.subscribe();
+        let mut backoff = Backoff::new();
+        loop {
+            let now = *have.borrow_and_update();
+            let newer = session.ask(now).await?;
+            let answer = tokio::select! {
+                answer = newer => answer.map_err(|_| Error::unavailable("the question was dropped"))?,
+                // What the child has changed meanwhile: ask again, with that.
+                _ = have.changed() => continue,
+            };
+            match answer {
+                Ok(desired) => {
+                    backoff.reset();
+                    self.inbox.offer(desired, &mut have).await;
+                }
+                Err(error) => {
+                    tracing::warn!(error = %Error::from(error), "the parent gave no desired set");
+                    backoff.pause().await;
+                }
+            }
+        }
+    }
+
+    fn message(&self, session: &Session, topic: &str, payload: &Bytes) {
         let taken = match topic_parse(topic) {
-            Some((_, Leaf::Desired)) if payload.is_empty() => Ok(()),
-            Some((_, Leaf::Desired)) => wire::decode(payload, BODY_MAX).map(|desired| self.desired(desired)),
-            Some((_, Leaf::Call)) => wire::decode(payload, BODY_MAX).map(|call| self.inbox.call(call)),
+            Some((_, Leaf::Welcome)) => wire::decode(payload, PACKET_MAX).map(|said| session.welcome(&said)),
+            Some((_, Leaf::Desired)) => wire::decode(payload, BODY_MAX).map(|newer| session.newer(newer)),
+            Some((_, Leaf::Ack)) => wire::decode(payload, PACKET_MAX).map(|acked| session.acked(acked)),
+            Some((_, Leaf::Call)) => wire::decode(payload, PACKET_MAX).map(|call| self.inbox.call(call)),
             _ => Ok(()),
         };
         if let Err(error) = taken {
             tracing::warn!(topic, %error, "a message of the parent is not understood");
         }
     }
+}
 
-    /// Offers a set once. A set that is older than one of the same life was overtaken on its way.
-    fn desired(&self, desired: Desired) {
-        let mut sets = self.sets();
-        sets.got = Some(desired.at);
-        let overtaken = |known: Option<Revision>| {
-            known.is_some_and(|known| known.epoch == desired.at.epoch && known.rev >= desired.at.rev)
-        };
-        if !overtaken(sets.have) && !overtaken(sets.offered) {
-            sets.offered = Some(desired.at);
-            drop(sets);
-            self.inbox.desired(desired);
+/// What is open on one connection.
+struct Session {
+    me: String,
+    conn: u64,
+    publisher: Publisher,
+    seq: AtomicU64,
+    welcomed: Notify,
+    asked: Mutex<Option<Asked>>,
+    pushed: Mutex<HashMap<u64, oneshot::Sender<Result<Ack, WireError>>>>,
+}
+
+struct Asked {
+    wait: Wait,
+    answer: oneshot::Sender<Result<Desired, WireError>>,
+}
+
+impl Session {
+    fn new(me: &str, conn: u64, publisher: Publisher) -> Self {
+        Self {
+            me: me.to_owned(),
+            conn,
+            publisher,
+            seq: AtomicU64::new(1),
+            welcomed: Notify::new(),
+            asked: Mutex::default(),
+            pushed: Mutex::default(),
         }
-        self.beat_now.notify_one();
     }
 
-    fn sets(&self) -> std::sync::MutexGuard<'_, Sets> {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seq_next(&self) -> u64 {
+        self.seq.fetch_add(1, Ordering::Relaxed)
     }
+
+    /// What is asked and not answered.
+    fn wait(&self) -> Option<Wait> {
+        locked(&self.asked).as_ref().map(|asked| asked.wait)
+    }
+
+    /// Asks for what is newer; an earlier question is given up.
+    async fn ask(&self, have: Option<Revision>) -> Result<oneshot::Receiver<Result<Desired, WireError>>> {
+        let wait = Wait { seq: self.seq_next(), have };
+        let (answer, newer) = oneshot::channel();
+        *locked(&self.asked) = Some(Asked { wait, answer });
+        self.send(Leaf::Have, &Have { conn: self.conn, wait }).await?;
+        Ok(newer)
+    }
+
+    async fn push(&self, observed: Observed) -> Result<Ack> {
+        let seq = self.seq_next();
+        let (answer, acked) = oneshot::channel();
+        locked(&self.pushed).insert(seq, answer);
+        let _forget = Forget { session: self, seq };
+        if !self.send(Leaf::Observed, &Report { conn: self.conn, seq, observed }).await? {
+            return Err(Error::unavailable("the zone is not at the broker"));
+        }
+        match tokio::time::timeout(REQUEST_WAIT, acked).await {
+            Ok(Ok(answer)) => answer.map_err(Error::from),
+            _ => Err(Error::unavailable("the zone did not acknowledge")),
+        }
+    }
+
+    async fn send<T: Serialize>(&self, leaf: Leaf, message: &T) -> Result<bool> {
+        self.publisher.publish(topic(&self.me, leaf), wire::encode(message, PACKET_MAX)?).await
+    }
+
+    fn welcome(&self, said: &Welcome) {
+        if said.conn == self.conn {
+            self.welcomed.notify_one();
+        }
+    }
+
+    fn newer(&self, newer: Newer) {
+        let mut asked = locked(&self.asked);
+        if newer.conn == self.conn
+            && let Some(open) = asked.take_if(|asked| asked.wait.seq == newer.seq)
+        {
+            let _ = open.answer.send(newer.result);
+        }
+    }
+
+    fn acked(&self, acked: Acked) {
+        if acked.conn == self.conn
+            && let Some(push) = locked(&self.pushed).remove(&acked.seq)
+        {
+            let _ = push.send(acked.result);
+        }
+    }
+
+    /// Lets everybody know that no answer will come.
+    fn forget(&self) {
+        locked(&self.asked).take();
+        locked(&self.pushed).clear();
+    }
+}
+
+/// Takes a push that nobody waits for any more out of the book.
+struct Forget<'a> {
+    session: &'a Session,
+    seq: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        locked(&self.session.pushed).remove(&self.seq);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Uplink for MqttUplink {
     fn push(&self, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
         Box::pin(async move {
-            if observed.set.base.is_some() {
-                return Err(Error::internal("over MQTT only whole observed sets are sent"));
-            }
-            let publisher = self.link.publisher.borrow().clone();
-            let publisher = publisher.ok_or_else(|| Error::unavailable("there is no link to the zone"))?;
-            let payload = wire::encode(&observed, PACKET_MAX)?;
-            publisher.publish(topic(&self.link.me, Leaf::Observed), payload, true).await?;
-            Ok(Ack { have: Some(observed.set.at) })
+            let session = locked(&self.link.session).clone();
+            let session = session.ok_or_else(|| Error::unavailable("there is no link to the zone"))?;
+            session.push(observed).await
         })
     }
 
-    fn wants_whole(&self) -> bool {
-        true
-    }
-
     fn set_have(&self, have: Option<Revision>) {
-        let mut sets = self.link.sets();
-        sets.have = have;
-        // A child that has nothing wants what it was offered once more.
-        if have.is_none() && sets.offered.take().is_some() {
-            drop(sets);
-            self.link.fetch_again.notify_one();
-        }
+        self.link.have.send_replace(have);
     }
 
     fn pulse_from(&self, source: PulseSource) {

@@ -15,8 +15,7 @@ use rumqttc::{
 use rustls::ClientConfig;
 
 use crate::limits::{
-    CONNECT_WAIT, KEEP_ALIVE_S, MQTT_INFLIGHT_MAX, MQTT_REQUESTS_MAX, PACKET_MAX, PACKET_ROOM, PUSH_WAIT,
-    REQUEST_WAIT,
+    CONNECT_WAIT, KEEP_ALIVE_S, MQTT_REQUESTS_MAX, PACKET_MAX, PACKET_ROOM, PUSH_WAIT, REQUEST_WAIT,
 };
 
 pub(super) struct Options {
@@ -26,6 +25,8 @@ pub(super) struct Options {
     pub port: u16,
     pub tls: Arc<ClientConfig>,
     pub will: Option<(String, Bytes)>,
+    /// Messages sent and not acknowledged by the broker.
+    pub inflight: u16,
 }
 
 pub(super) enum Event {
@@ -34,8 +35,6 @@ pub(super) enum Event {
     Message {
         topic: String,
         payload: Bytes,
-        /// It was kept by the broker and is not a sign of life.
-        retained: bool,
     },
 }
 
@@ -54,7 +53,7 @@ pub(super) fn open(options: Options) -> Result<(Publisher, Connection)> {
     mqtt.set_max_packet_size(Some(u32::try_from(PACKET_MAX).expect("a packet's size fits")));
     mqtt.set_request_channel_capacity(MQTT_REQUESTS_MAX);
     // The client keeps a slot for each message that may be in flight; by default 65,535 of them, 16 MB.
-    mqtt.set_outgoing_inflight_upper_limit(MQTT_INFLIGHT_MAX);
+    mqtt.set_outgoing_inflight_upper_limit(options.inflight);
     if let Some((topic, payload)) = options.will {
         mqtt.set_last_will(LastWill::new(topic, payload.to_vec(), QoS::AtLeastOnce, false, None));
     }
@@ -75,7 +74,7 @@ impl Connection {
                 Ok(Polled::Incoming(Incoming::ConnAck(_))) => on(Event::Connected),
                 Ok(Polled::Incoming(Incoming::Publish(publish))) => {
                     let topic = String::from_utf8_lossy(&publish.topic).into_owned();
-                    on(Event::Message { topic, payload: publish.payload, retained: publish.retain });
+                    on(Event::Message { topic, payload: publish.payload });
                 }
                 Ok(Polled::Incoming(Incoming::Disconnect(_))) => {
                     return Error::unavailable("the broker ended the connection");
@@ -90,13 +89,14 @@ impl Connection {
 }
 
 impl Publisher {
-    /// Publishes and waits for the broker to acknowledge.
-    pub(super) async fn publish(&self, topic: String, payload: Bytes, retained: bool) -> Result<()> {
+    /// Publishes and waits for the broker to acknowledge. False when it says that nobody is subscribed;
+    /// not every broker says so.
+    pub(super) async fn publish(&self, topic: String, payload: Bytes) -> Result<bool> {
         if payload.len() + PACKET_ROOM > PACKET_MAX {
             return Err(crate::wire::too_large(PACKET_MAX - PACKET_ROOM));
         }
         let wait = if payload.len() > PACKET_ROOM { PUSH_WAIT } else { REQUEST_WAIT };
-        let options = PublishOptions::at_least_once().retain(retained);
+        let options = PublishOptions::at_least_once();
         let acked = async {
             let notice = self.0.publish_tracked(topic, payload, options).await.map_err(closed)?;
             notice.wait_async().await.map_err(closed)
@@ -105,16 +105,15 @@ impl Publisher {
             PublishResult::Qos1(ack) if ack.reason == PubAckReason::NotAuthorized => {
                 Err(Error::new(ErrorKind::Forbidden, "the broker does not let us publish there"))
             }
-            PublishResult::Qos1(ack)
-                if !matches!(ack.reason, PubAckReason::Success | PubAckReason::NoMatchingSubscribers) =>
-            {
+            PublishResult::Qos1(ack) if ack.reason == PubAckReason::NoMatchingSubscribers => Ok(false),
+            PublishResult::Qos1(ack) if ack.reason != PubAckReason::Success => {
                 Err(Error::unavailable(format!("the broker refused a message: {:?}", ack.reason)))
             }
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 
-    /// Subscribes and waits for the broker to grant all of it; what is retained there comes again.
+    /// Subscribes and waits for the broker to grant all of it.
     pub(super) async fn subscribe(&self, filters: Vec<String>) -> Result<()> {
         let filters: Vec<_> =
             filters.into_iter().map(|filter| SubscribeFilter::new(filter, QoS::AtLeastOnce)).collect();

@@ -1,12 +1,20 @@
-//! The link over MQTT 5.
+//! The link over MQTT 5: the same exchange as over HTTPS, question and answer.
 //!
 //! ```text
-//!  banyan/v1/<child>/desired    parent -> child   retained, always the whole set
-//!  banyan/v1/<child>/call       parent -> child
-//!  banyan/v1/<child>/observed   child -> parent   retained, always the whole set
-//!  banyan/v1/<child>/beat       child -> parent   which connection speaks, and what it got
-//!  banyan/v1/<child>/gone       child -> parent   last will, with the connection that ended
+//!  banyan/v1/<child>/up/beat        which connection speaks, what it waits for, its pulse
+//!  banyan/v1/<child>/up/have        what the child has: it waits for what is newer
+//!  banyan/v1/<child>/up/observed    one page of what is
+//!  banyan/v1/<child>/up/gone        last will, with the connection that ended
+//!
+//!  banyan/v1/<child>/down/welcome   the parent heard of this connection for the first time
+//!  banyan/v1/<child>/down/desired   answers one `have`: one page of what should be
+//!  banyan/v1/<child>/down/ack       answers one `observed`
+//!  banyan/v1/<child>/down/call      a question
 //! ```
+//!
+//! Nothing is retained. Every message names the child's connection, and answers name what they answer, so that a
+//! message which comes late or twice does nothing. A beat repeats what the child waits for; a parent that
+//! missed it, or has a new life, knows it from there.
 //!
 //! The parent is a client of the broker like everybody else, so that an external broker can take the
 //! place of the embedded one ([`broker`]). A client may touch the topics of its own name alone.
@@ -15,70 +23,132 @@ mod broker;
 mod child;
 mod client;
 mod parent;
+mod worker;
 
 pub use broker::{Broker, BrokerConfig};
 pub use child::mqtt_uplink;
 pub use parent::{MqttParent, MqttParentConfig};
 
-use model::exchange::Revision;
-use model::{ChildId, Pulse};
+use model::exchange::{Ack, Revision};
+use model::{ChildId, Desired, Observed, Pulse};
 use serde::{Deserialize, Serialize};
+
+use crate::wire::WireError;
 
 const PREFIX: &str = "banyan/v1/";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaf {
-    Desired,
-    Call,
-    Observed,
     Beat,
+    Have,
+    Observed,
     Gone,
+    Welcome,
+    Desired,
+    Ack,
+    Call,
 }
 
 impl Leaf {
-    const ALL: [Self; 5] = [Self::Desired, Self::Call, Self::Observed, Self::Beat, Self::Gone];
+    const ALL: [Self; 8] = [
+        Self::Beat,
+        Self::Have,
+        Self::Observed,
+        Self::Gone,
+        Self::Welcome,
+        Self::Desired,
+        Self::Ack,
+        Self::Call,
+    ];
 
-    const fn word(self) -> &'static str {
+    const fn path(self) -> &'static str {
         match self {
-            Self::Desired => "desired",
-            Self::Call => "call",
-            Self::Observed => "observed",
-            Self::Beat => "beat",
-            Self::Gone => "gone",
+            Self::Beat => "up/beat",
+            Self::Have => "up/have",
+            Self::Observed => "up/observed",
+            Self::Gone => "up/gone",
+            Self::Welcome => "down/welcome",
+            Self::Desired => "down/desired",
+            Self::Ack => "down/ack",
+            Self::Call => "down/call",
         }
     }
 
     /// Whether it is the child that publishes here; otherwise it is the parent.
     const fn upwards(self) -> bool {
-        matches!(self, Self::Observed | Self::Beat | Self::Gone)
+        matches!(self, Self::Beat | Self::Have | Self::Observed | Self::Gone)
     }
 }
 
 pub(crate) fn topic(child: &str, leaf: Leaf) -> String {
-    format!("{PREFIX}{child}/{}", leaf.word())
+    format!("{PREFIX}{child}/{}", leaf.path())
 }
 
-/// The child and the leaf of a topic of ours. A filter's `+` reads as a child of that name.
+/// The child and the leaf of a topic of ours.
 pub(crate) fn topic_parse(topic: &str) -> Option<(&str, Leaf)> {
-    let (child, word) = topic.strip_prefix(PREFIX)?.split_once('/')?;
-    let leaf = Leaf::ALL.into_iter().find(|leaf| leaf.word() == word)?;
-    (!child.is_empty()).then_some((child, leaf))
+    let (child, path) = topic.strip_prefix(PREFIX)?.split_once('/')?;
+    let leaf = Leaf::ALL.into_iter().find(|leaf| leaf.path() == path)?;
+    (!child.is_empty() && child != "+").then_some((child, leaf))
+}
+
+/// Everything that goes down to a child.
+fn filter_down(child: &str) -> String {
+    format!("{PREFIX}{child}/down/+")
+}
+
+/// Everything that comes up from all children.
+fn filter_up() -> String {
+    format!("{PREFIX}+/up/+")
+}
+
+/// An open question for what is newer than `have`. A later one of the same connection takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wait {
+    pub seq: u64,
+    pub have: Option<Revision>,
 }
 
 /// A sign of life. `conn` names the connection, so that the will of an older one is not mistaken for this one's.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Beat {
     pub conn: u64,
-    /// The last desired set that this connection brought.
-    pub got: Option<Revision>,
-    #[serde(default)]
+    pub wait: Option<Wait>,
     pub pulse: Pulse,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Have {
+    pub conn: u64,
+    pub wait: Wait,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub conn: u64,
+    pub seq: u64,
+    pub observed: Observed,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Gone {
     pub conn: u64,
 }
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    pub conn: u64,
+}
+
+/// Answers the [`Wait`] or the [`Report`] of the same number.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Answer<T> {
+    pub conn: u64,
+    pub seq: u64,
+    pub result: Result<T, WireError>,
+}
+
+pub(crate) type Newer = Answer<Desired>;
+pub(crate) type Acked = Answer<Ack>;
 
 /// Splits `host:port`.
 fn address_parse(address: &str) -> model::Result<(String, u16)> {
