@@ -9,6 +9,7 @@ use model::{
 };
 use tier::{Child, Inbox};
 
+use crate::root::PAGE_BYTES;
 use crate::world::{Actor, Event, Message, Reporting, World};
 
 /// A container on the host, whoever watches it.
@@ -54,7 +55,8 @@ impl Node {
     pub fn start(&mut self) {
         self.life += 1;
         let (at, kept) = self.disk.clone();
-        self.child = Some(Child::new(self.life, facts(self.actor), Inbox::restore(at, kept.into_values())));
+        let child = Child::new(self.life, facts(self.actor), Inbox::restore(at, kept.into_values()));
+        self.child = Some(child.paged(PAGE_BYTES));
         self.pending.clear();
         self.reporting = Reporting::default();
     }
@@ -101,7 +103,7 @@ impl World {
                 if child.desired(*desired).is_ok_and(|changed| !changed.is_empty()) {
                     let kept = child.assignments().map(|a| (a.id.clone(), a.clone())).collect();
                     node.writes += 1;
-                    node.pending.insert(node.writes, (child.have(), kept));
+                    node.pending.insert(node.writes, (child.have_kept(), kept));
                     let (life, write) = (node.life, node.writes);
                     self.write(actor, life, write);
                 } else {

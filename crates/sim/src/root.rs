@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use model::{InstanceId, Timestamp, ZoneId};
-use placement::Policy;
 use root::tables::{InstanceRecord, StatusRecord};
 use root::tree::core::{Core, Folded};
-use tier::{Decision, ParentConfig};
+use tier::{Decision, Leases, ParentConfig};
 
 use crate::world::{Message, ROOT, World, actor_of, child_id};
 
-pub const LEASE_MS: i64 = 10_000;
+pub const LEASES: Leases = Leases { lease_ms: 10_000, gone_grace_ms: 5_000, avoid_ms: 5_000 };
+/// Small, so that sets travel in several pages.
+pub const PAGE_BYTES: usize = 2_048;
 const BATCH: usize = 256;
 
 /// One commit on its way to the disk.
@@ -47,15 +48,9 @@ impl Root {
 
     pub fn start(&mut self, now: Timestamp) {
         self.life += 1;
-        let mut core = Core::new(ParentConfig {
-            by: "root".to_owned(),
-            epoch: self.life,
-            policy: Policy::Default,
-            lease_ms: LEASE_MS,
-            gone_grace_ms: LEASE_MS / 2,
-            avoid_ms: 5_000,
-            children_are_zones: true,
-        });
+        let config =
+            ParentConfig { leases: LEASES, page_bytes: PAGE_BYTES, ..ParentConfig::over_zones(self.life) };
+        let mut core = Core::new(config);
         for zone in 1..=self.zones {
             core.zone_add(&ZoneId::from_random(zone as u128), None, now);
         }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use model::Timestamp;
 use model::exchange::Revision;
-use placement::Policy;
 use tier::ledger::Write;
 use tier::{Decision, ParentConfig};
 use zone::core::{Core, Kept};
 
-use crate::root::LEASE_MS;
+use crate::root::{LEASES, PAGE_BYTES};
 use crate::world::{Actor, Message, ROOT, Reporting, World, actor_of, child_id};
 
 pub struct Zone {
@@ -51,13 +50,9 @@ impl Zone {
         self.compact();
         let name = format!("zone-{}", self.actor);
         let config = ParentConfig {
-            by: name.clone(),
-            epoch: self.life,
-            policy: Policy::Default,
-            lease_ms: LEASE_MS,
-            gone_grace_ms: LEASE_MS / 2,
-            avoid_ms: 5_000,
-            children_are_zones: false,
+            leases: LEASES,
+            page_bytes: PAGE_BYTES,
+            ..ParentConfig::over_nodes(&name, self.life)
         };
         self.core = Some(Core::new(name.parse().expect("a name"), "sim", config, kept, now));
         self.pending.clear();

@@ -4,12 +4,13 @@ use model::exchange::Revision;
 use model::{Assignment, Desired, Facts, InstanceId, Observed, ObservedInstance, RevisionedSet};
 
 use crate::inbox::{Changed, Inbox, Refused};
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, PAGE_BYTES_MAX};
 
 #[derive(Debug)]
 pub struct Child {
     desired: Inbox<Assignment>,
     observed: Outbox<ObservedInstance>,
+    page_bytes: usize,
     facts: Facts,
     /// The facts that the parent was last told.
     facts_told: Option<Facts>,
@@ -18,7 +19,15 @@ pub struct Child {
 impl Child {
     /// `kept` is the desired set from the ledger; `epoch` is larger than in every earlier life.
     pub fn new(epoch: u64, facts: Facts, kept: Inbox<Assignment>) -> Self {
-        Self { desired: kept, observed: Outbox::new(epoch), facts, facts_told: None }
+        let observed = Outbox::new(epoch);
+        Self { desired: kept, observed, page_bytes: PAGE_BYTES_MAX, facts, facts_told: None }
+    }
+
+    /// Reports in pages of this size instead of the usual.
+    #[must_use]
+    pub fn paged(mut self, page_bytes: usize) -> Self {
+        self.page_bytes = page_bytes;
+        self
     }
 
     pub fn facts(&self) -> &Facts {
@@ -32,6 +41,11 @@ impl Child {
     /// What to tell the parent that we have.
     pub fn have(&self) -> Option<Revision> {
         self.desired.have()
+    }
+
+    /// What to keep on disk as held; see [`Inbox::have_kept`].
+    pub fn have_kept(&self) -> Option<Revision> {
+        self.desired.have_kept()
     }
 
     pub fn assignments(&self) -> impl Iterator<Item = &Assignment> {
@@ -75,7 +89,7 @@ impl Child {
 
     /// What to send to a parent that acknowledged `acked`; nothing when it knows everything.
     pub fn report(&self, acked: Option<Revision>) -> Option<Observed> {
-        match self.observed.since(acked) {
+        match self.observed.since_within(acked, self.page_bytes) {
             Some(set) => Some(Observed { facts: self.facts.clone(), set }),
             None if self.facts_told.as_ref() == Some(&self.facts) => None,
             None => {

@@ -1,6 +1,6 @@
 //! The receiving half of a replicated map.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use model::exchange::Revision;
 use model::{InstanceId, RevisionedSet};
@@ -20,7 +20,11 @@ pub enum Refused {
 #[derive(Debug, Clone)]
 pub struct Inbox<T> {
     at: Option<Revision>,
+    /// The newest revision that was ever held, also while the whole set is asked for.
+    newest: Option<Revision>,
     items: BTreeMap<InstanceId, T>,
+    /// While a whole set comes in pages: what they named so far. The rest goes with the last page.
+    named: Option<HashSet<InstanceId>>,
 }
 
 /// What a set changed.
@@ -38,14 +42,15 @@ impl Changed {
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        Self { at: None, items: BTreeMap::new() }
+        Self { at: None, newest: None, items: BTreeMap::new(), named: None }
     }
 }
 
 impl<T: Keyed> Inbox<T> {
     /// From what was kept on disk.
     pub fn restore(at: Option<Revision>, items: impl IntoIterator<Item = T>) -> Self {
-        Self { at, items: items.into_iter().map(|item| (item.key().clone(), item)).collect() }
+        let items = items.into_iter().map(|item| (item.key().clone(), item)).collect();
+        Self { at, newest: at, items, named: None }
     }
 
     /// What to tell the sender that we have.
@@ -53,9 +58,15 @@ impl<T: Keyed> Inbox<T> {
         self.at
     }
 
+    /// What to keep on disk as held: nothing in the middle of a whole set, so that the next life asks for all of it.
+    pub fn have_kept(&self) -> Option<Revision> {
+        self.at.filter(|_| self.named.is_none())
+    }
+
     /// After this the sender is asked for the whole set; what is held stays.
     pub fn ask_whole(&mut self) {
         self.at = None;
+        self.named = None;
     }
 
     pub fn get(&self, key: &InstanceId) -> Option<&T> {
@@ -74,45 +85,64 @@ impl<T: Keyed> Inbox<T> {
         self.items.is_empty()
     }
 
-    /// Takes a set. A repetition changes nothing; a set from the past is refused.
+    /// Takes a set or a page of one. A repetition changes nothing; a set from the past is refused.
     pub fn apply(&mut self, set: RevisionedSet<T>) -> Result<Changed, Refused> {
-        if let Some(at) = self.at {
-            if set.at == at {
-                return Ok(Changed::default());
-            }
-            if set.at < at {
-                return Err(Refused::Past);
-            }
+        if self.at == Some(set.at) {
+            return Ok(Changed::default());
+        }
+        self.check(&set)?;
+        if set.base.is_none() {
+            self.named = Some(HashSet::new());
         }
         let mut changed = Changed::default();
-        match set.base {
-            None => {
-                let mut old = std::mem::take(&mut self.items);
-                for item in set.upserts {
-                    if old.remove(item.key()).as_ref() != Some(&item) {
-                        changed.upserted.push(item.key().clone());
-                    }
-                    self.items.insert(item.key().clone(), item);
-                }
-                changed.removed.extend(old.into_keys());
+        for item in set.upserts {
+            let key = item.key().clone();
+            if let Some(named) = &mut self.named {
+                named.insert(key.clone());
             }
-            Some(base) if Some(base) == self.at => {
-                for item in set.upserts {
-                    let key = item.key().clone();
-                    if self.items.insert(key.clone(), item.clone()).as_ref() != Some(&item) {
-                        changed.upserted.push(key);
-                    }
-                }
-                for key in set.removes {
-                    if self.items.remove(&key).is_some() {
-                        changed.removed.push(key);
-                    }
-                }
+            if self.items.get(&key) != Some(&item) {
+                self.items.insert(key.clone(), item);
+                changed.upserted.push(key);
             }
-            Some(_) => return Err(Refused::NeedWhole),
+        }
+        for key in set.removes {
+            if let Some(named) = &mut self.named {
+                named.remove(&key);
+            }
+            if self.items.remove(&key).is_some() {
+                changed.removed.push(key);
+            }
+        }
+        if !set.more
+            && let Some(named) = self.named.take()
+            && named.len() < self.items.len()
+        {
+            let dropped: Vec<InstanceId> =
+                self.items.keys().filter(|key| !named.contains(*key)).cloned().collect();
+            dropped.iter().for_each(|key| drop(self.items.remove(key)));
+            changed.removed.extend(dropped);
         }
         self.at = Some(set.at);
+        self.newest = self.newest.max(self.at);
         Ok(changed)
+    }
+
+    /// Whether the set applies to what is held.
+    fn check(&self, set: &RevisionedSet<T>) -> Result<(), Refused> {
+        if let Some(base) = set.base {
+            return match self.at {
+                Some(at) if set.at < at => Err(Refused::Past),
+                Some(at) if base == at => Ok(()),
+                _ => Err(Refused::NeedWhole),
+            };
+        }
+        match (self.newest, self.at) {
+            (Some(newest), _) if set.at.epoch < newest.epoch => Err(Refused::Past),
+            // The end of the first page says nothing about the age of the set.
+            (_, Some(at)) if set.more && set.at < at => Err(Refused::NeedWhole),
+            (Some(newest), _) if !set.more && set.at < newest => Err(Refused::Past),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -157,7 +187,112 @@ mod tests {
         assert_eq!(inbox.apply(difference), Err(Refused::NeedWhole));
     }
 
+    fn agree(outbox: &Outbox<ObservedInstance>, inbox: &Inbox<ObservedInstance>) -> bool {
+        outbox.len() == inbox.len() && outbox.iter().all(|item| inbox.get(&item.id) == Some(item))
+    }
+
+    #[test]
+    fn a_whole_set_in_pages_drops_nothing_before_its_end() {
+        let mut outbox = Outbox::new(2);
+        (0..4).for_each(|key| drop(outbox.upsert(item(key, 1))));
+        let old: Vec<_> = (2..8).map(|key| item(key, 1)).collect();
+        let mut inbox = Inbox::restore(Some(Revision { epoch: 1, rev: 9 }), old);
+        let first = outbox.since_within(inbox.have(), 1).expect("newer");
+        assert!(first.base.is_none() && first.more && first.upserts.len() == 1);
+        assert!(inbox.apply(first).expect("taken").removed.is_empty());
+        assert_eq!((inbox.len(), inbox.have_kept()), (7, None), "nothing dropped, and not kept as held");
+        while let Some(page) = outbox.since_within(inbox.have(), 1) {
+            let (more, changed) = (page.more, inbox.apply(page).expect("taken"));
+            assert_eq!(changed.removed.is_empty(), more);
+        }
+        assert!(agree(&outbox, &inbox));
+        assert_eq!(inbox.have_kept(), Some(outbox.at()));
+    }
+
+    #[test]
+    fn a_late_first_page_does_not_undo_what_is_held() {
+        let mut outbox = Outbox::new(1);
+        (0..3).for_each(|key| drop(outbox.upsert(item(key, 1))));
+        let late = outbox.since_within(None, 1).expect("a page");
+        outbox.upsert(item(0, 2));
+        let mut inbox = Inbox::default();
+        inbox.apply(outbox.whole()).expect("taken");
+        assert_eq!(inbox.apply(late), Err(Refused::NeedWhole));
+        assert!(agree(&outbox, &inbox));
+    }
+
+    /// What happens next between a sender and a reader.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Upsert(u8, u64),
+        Remove(u8),
+        Read {
+            page_bytes: usize,
+        },
+        /// The reader starts again from its disk.
+        Restart,
+        /// The sender starts again with the same items.
+        Reborn,
+        AskWhole,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (0u8..24, 0u64..3).prop_map(|(key, minor)| Step::Upsert(key, minor)),
+            2 => (0u8..24).prop_map(Step::Remove),
+            6 => (1usize..3000).prop_map(|page_bytes| Step::Read { page_bytes }),
+            1 => Just(Step::Restart),
+            1 => Just(Step::Reborn),
+            1 => Just(Step::AskWhole),
+        ]
+    }
+
+    fn read(
+        outbox: &Outbox<ObservedInstance>,
+        inbox: &mut Inbox<ObservedInstance>,
+        page_bytes: usize,
+    ) -> bool {
+        let Some(page) = outbox.since_within(inbox.have(), page_bytes) else { return false };
+        if inbox.apply(page) == Err(Refused::NeedWhole) {
+            inbox.ask_whole();
+        }
+        true
+    }
+
     proptest! {
+        /// Whatever changes, however small the pages, and whoever starts again, both ends agree in the end.
+        #[test]
+        fn pages_bring_both_ends_together(
+            steps in proptest::collection::vec(step(), 1..300), page_bytes in 1usize..3000
+        ) {
+            let mut outbox = Outbox::new(1);
+            let mut inbox = Inbox::default();
+            let mut epoch = 1;
+            for step in steps {
+                match step {
+                    Step::Upsert(key, minor) => drop(outbox.upsert(item(key, minor))),
+                    Step::Remove(key) => drop(outbox.remove(item(key, 0).key())),
+                    Step::Read { page_bytes } => drop(read(&outbox, &mut inbox, page_bytes)),
+                    Step::Restart => {
+                        inbox = Inbox::restore(inbox.have_kept(), inbox.iter().cloned().collect::<Vec<_>>());
+                    }
+                    Step::Reborn => {
+                        epoch += 1;
+                        let items: Vec<_> = outbox.iter().cloned().collect();
+                        outbox = Outbox::new(epoch);
+                        items.into_iter().for_each(|item| drop(outbox.upsert(item)));
+                    }
+                    Step::AskWhole => inbox.ask_whole(),
+                }
+            }
+            let mut reads = 0;
+            while read(&outbox, &mut inbox, page_bytes) {
+                reads += 1;
+                prop_assert!(reads < 1000, "does not end");
+            }
+            prop_assert!(agree(&outbox, &inbox));
+        }
+
         /// Whatever changes, and however often the reader looks, both ends agree in the end.
         #[test]
         fn a_reader_that_follows_has_the_same_map(

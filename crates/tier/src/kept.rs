@@ -20,7 +20,7 @@ pub fn writes(child: &Child, changed: &Changed) -> Vec<Write> {
         .map(|assignment| Write::put(key(&assignment.id), assignment))
         .collect();
     writes.extend(changed.removed.iter().map(|id| Write::delete(key(id))));
-    writes.push(Write::put(DESIRED_AT.to_owned(), &child.have()));
+    writes.push(Write::put(DESIRED_AT.to_owned(), &child.have_kept()));
     writes
 }
 

@@ -26,24 +26,64 @@ pub mod sync;
 pub use child::Child;
 pub use doors::Doors;
 pub use inbox::{Inbox, Refused};
-pub use outbox::Outbox;
-pub use parent::{ChildStatus, Decision, Fold, Parent, ParentConfig, Place};
+pub use outbox::{Outbox, PAGE_BYTES_MAX};
+pub use parent::{ChildStatus, Decision, Fold, Leases, Parent, ParentConfig, Place};
 
 use model::{Assignment, InstanceId, ObservedInstance};
 
 /// What a replicated map is keyed by.
 pub trait Keyed: Clone + PartialEq {
     fn key(&self) -> &InstanceId;
+    /// About how many bytes it takes on the wire.
+    fn weight(&self) -> usize;
 }
+
+/// Names of fields, ids and numbers of one item.
+const ITEM_BYTES: usize = 512;
+/// A digest with its size and media type.
+const LAYER_BYTES: usize = 192;
+const EVENT_BYTES: usize = 96;
+const VERDICT_BYTES: usize = 64;
 
 impl Keyed for Assignment {
     fn key(&self) -> &InstanceId {
         &self.id
+    }
+
+    fn weight(&self) -> usize {
+        let pairs = |map: &std::collections::BTreeMap<String, String>| -> usize {
+            map.iter().map(|(key, value)| key.len() + value.len() + 6).sum()
+        };
+        let words = |list: &[String]| -> usize { list.iter().map(|word| word.len() + 3).sum() };
+        let (spec, image) = (&self.spec, &self.image);
+        ITEM_BYTES
+            + words(&spec.command)
+            + pairs(&spec.env)
+            + pairs(&spec.labels)
+            + pairs(&spec.constraints.node_labels)
+            + 96 * (spec.constraints.affinity.len()
+                + spec.constraints.latency.len()
+                + spec.constraints.prefer.len())
+            + words(&image.entrypoint)
+            + words(&image.command)
+            + pairs(&image.env)
+            + LAYER_BYTES * image.layers.len()
     }
 }
 
 impl Keyed for ObservedInstance {
     fn key(&self) -> &InstanceId {
         &self.id
+    }
+
+    fn weight(&self) -> usize {
+        let events: usize = self.events.iter().map(|event| event.message.len() + EVENT_BYTES).sum();
+        let reasons = |explanation: &model::Explanation| {
+            VERDICT_BYTES * 2 * (1 + explanation.verdicts.len() + explanation.others.len())
+        };
+        ITEM_BYTES / 2
+            + self.message.as_ref().map_or(0, String::len)
+            + events
+            + self.explanation.as_ref().map_or(0, reasons)
     }
 }

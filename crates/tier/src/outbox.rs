@@ -9,6 +9,8 @@ use crate::Keyed;
 
 /// Removals remembered for differences; past that a slow reader gets the whole map.
 const TOMBSTONES_MAX: usize = 65_536;
+/// A set travels in pages of about this size.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// A map that can say what changed since a revision.
 #[derive(Debug, Clone)]
@@ -109,35 +111,48 @@ impl<T: Keyed> Outbox<T> {
         }
     }
 
-    /// What a reader that has `have` is missing; nothing when it has everything.
+    /// What a reader that has `have` is missing, or the first page of it; nothing when it has everything.
     pub fn since(&self, have: Option<Revision>) -> Option<RevisionedSet<T>> {
+        self.since_within(have, PAGE_BYTES_MAX)
+    }
+
+    /// As [`Outbox::since`], in pages of about `page_bytes`; a page holds one item at least.
+    pub fn since_within(&self, have: Option<Revision>, page_bytes: usize) -> Option<RevisionedSet<T>> {
         match have {
             Some(have) if have == self.at() => None,
             Some(have) if have.epoch == self.epoch && have.rev >= self.floor && have.rev < self.rev => {
-                Some(self.difference(have))
+                Some(self.page(Some(have), page_bytes))
             }
-            _ => Some(self.whole()),
+            _ => Some(self.page(None, page_bytes)),
         }
     }
 
+    /// Everything in one piece, however large.
     pub fn whole(&self) -> RevisionedSet<T> {
-        let upserts = self.log.values().filter_map(|key| self.get(key).cloned()).collect();
-        RevisionedSet { base: None, at: self.at(), upserts, removes: Vec::new(), more: false }
+        self.page(None, usize::MAX)
     }
 
-    fn difference(&self, base: Revision) -> RevisionedSet<T> {
-        let mut set = RevisionedSet {
-            base: Some(base),
-            at: self.at(),
-            upserts: Vec::new(),
-            removes: Vec::new(),
-            more: false,
-        };
-        for key in self.log.range(base.rev + 1..).map(|(_, key)| key) {
-            match self.get(key) {
-                Some(item) => set.upserts.push(item.clone()),
-                None => set.removes.push(key.clone()),
+    /// What changed after `base`, in the order it changed, so that a reader goes on from any page's end.
+    fn page(&self, base: Option<Revision>, page_bytes: usize) -> RevisionedSet<T> {
+        let mut set =
+            RevisionedSet { base, at: self.at(), upserts: Vec::new(), removes: Vec::new(), more: false };
+        let mut bytes = 0;
+        let mut last = base.map_or(0, |base| base.rev);
+        for (&rev, key) in self.log.range(last + 1..) {
+            let item = self.get(key);
+            bytes += item.map_or(key.as_str().len(), Keyed::weight);
+            if bytes > page_bytes && !(set.upserts.is_empty() && set.removes.is_empty()) {
+                set.at = Revision { epoch: self.epoch, rev: last };
+                set.more = true;
+                break;
             }
+            match item {
+                Some(item) => set.upserts.push(item.clone()),
+                // A reader of the whole drops what is not named.
+                None if base.is_some() => set.removes.push(key.clone()),
+                None => {}
+            }
+            last = rev;
         }
         set
     }

@@ -7,23 +7,15 @@ use model::{
     InstanceSpec, Observed, ObservedInstance, Outcome, Phase, Platform, Resources, Run, RuntimeKind,
     TenantId, Timestamp,
 };
-use placement::Policy;
-use tier::{Child, Inbox, Parent, ParentConfig};
+use tier::{Child, Inbox, Leases, Parent, ParentConfig};
 
 const START: Timestamp = Timestamp(1_000_000_000);
 const LEASE_MS: i64 = 10_000;
 const AVOID_MS: i64 = 5_000;
 
 fn parent() -> Parent {
-    Parent::new(ParentConfig {
-        by: "zone".to_owned(),
-        epoch: 1,
-        policy: Policy::Default,
-        lease_ms: LEASE_MS,
-        gone_grace_ms: LEASE_MS / 2,
-        avoid_ms: AVOID_MS,
-        children_are_zones: false,
-    })
+    let leases = Leases { lease_ms: LEASE_MS, gone_grace_ms: LEASE_MS / 2, avoid_ms: AVOID_MS };
+    Parent::new(ParentConfig { leases, ..ParentConfig::over_nodes("zone", 1) })
 }
 
 fn facts(name: &str, cores: u64) -> Facts {

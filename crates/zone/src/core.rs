@@ -103,7 +103,7 @@ pub struct Core {
 
 impl Core {
     pub fn new(name: Name, version: &str, config: ParentConfig, kept: Kept, now: Timestamp) -> Self {
-        let epoch = config.epoch;
+        let (epoch, page_bytes) = (config.epoch, config.page_bytes);
         let mut parent = Parent::new(config);
         for place in kept.places.values() {
             parent.child_add(place.child.clone(), None, now);
@@ -119,7 +119,8 @@ impl Core {
             parent.restore(assignment.clone(), place, last);
         }
         let facts = parent.aggregate(name.clone(), version);
-        let child = Child::new(epoch, facts, Inbox::restore(kept.desired_at, kept.assignments.into_values()));
+        let inbox = Inbox::restore(kept.desired_at, kept.assignments.into_values());
+        let child = Child::new(epoch, facts, inbox).paged(page_bytes);
         Self { name, version: version.to_owned(), child, parent, touched: BTreeSet::new() }
     }
 

@@ -8,11 +8,10 @@ use futures::future::BoxFuture;
 use link::{ByteStream, Calls, Frame, Kind, MemoryBook, TokenBook, TokenRecord, Uplink};
 use model::exchange::{Ask, Revision};
 use model::{ChildId, Desired, Error, Facts, InstanceId, Name, Observed, PlaceMode, Result, Timestamp};
-use placement::Policy;
 use tier::inbox::Refused;
 use tier::ledger::Ledger;
 use tier::sync::ChildOwner;
-use tier::{Doors, ParentConfig, kept};
+use tier::{Doors, Leases, ParentConfig, kept};
 use work::{SharedClock, Wake};
 
 use crate::blobs::Blobs;
@@ -28,15 +27,12 @@ const LEDGER_FILE: &str = "ledger.redb";
 pub struct ZoneConfig {
     pub name: Name,
     pub data: PathBuf,
-    pub lease_ms: i64,
-    /// A node whose connection ended is lost after so long; until then its process may come back.
-    pub gone_grace_ms: i64,
-    pub avoid_ms: i64,
+    pub leases: Leases,
 }
 
 impl ZoneConfig {
     pub fn new(name: Name, data: PathBuf) -> Self {
-        Self { name, data, lease_ms: 12_000, gone_grace_ms: 6_000, avoid_ms: 5_000 }
+        Self { name, data, leases: Leases::NODES }
     }
 }
 
@@ -65,15 +61,8 @@ impl ZoneService {
         let ledger = Ledger::open(&config.data.join(LEDGER_FILE))?;
         let epoch = ledger.epoch_next()?;
         let kept = Kept::read(&ledger)?;
-        let parent = ParentConfig {
-            by: config.name.to_string(),
-            epoch,
-            policy: Policy::Default,
-            lease_ms: config.lease_ms,
-            gone_grace_ms: config.gone_grace_ms,
-            avoid_ms: config.avoid_ms,
-            children_are_zones: false,
-        };
+        let leases = config.leases;
+        let parent = ParentConfig { leases, ..ParentConfig::over_nodes(config.name.as_str(), epoch) };
         let core = Core::new(config.name.clone(), env!("CARGO_PKG_VERSION"), parent, kept, clock.now());
         let inner = Inner {
             core: Mutex::new(core),

@@ -22,8 +22,7 @@ use std::time::Duration;
 
 use link::Calls;
 use model::{Error, Result, Timestamp};
-use placement::Policy;
-use tier::{Doors, ParentConfig};
+use tier::{Doors, Leases, ParentConfig};
 use work::{SharedClock, Wake};
 
 use self::core::Core;
@@ -42,17 +41,12 @@ const EPOCH: &str = "tree-epoch";
 
 #[derive(Debug, Clone)]
 pub struct TreeConfig {
-    /// A zone that was not heard for so long is lost.
-    pub lease_ms: i64,
-    /// A zone whose connection ended is lost after so long.
-    pub gone_grace_ms: i64,
-    /// A zone that refused an instance is not asked again for so long.
-    pub avoid_ms: i64,
+    pub leases: Leases,
 }
 
 impl Default for TreeConfig {
     fn default() -> Self {
-        Self { lease_ms: 15_000, gone_grace_ms: 15_000, avoid_ms: 5_000 }
+        Self { leases: Leases::ZONES }
     }
 }
 
@@ -86,15 +80,8 @@ impl TreeService {
         config: TreeConfig,
     ) -> Result<Self> {
         let epoch = state.store().counter_next(EPOCH).await.map_err(Error::from)?;
-        let core = Core::new(ParentConfig {
-            by: "root".to_owned(),
-            epoch,
-            policy: Policy::Default,
-            lease_ms: config.lease_ms,
-            gone_grace_ms: config.gone_grace_ms,
-            avoid_ms: config.avoid_ms,
-            children_are_zones: true,
-        });
+        let parent = ParentConfig { leases: config.leases, ..ParentConfig::over_zones(epoch) };
+        let core = Core::new(parent);
         let inner = Inner {
             state,
             images,
@@ -105,7 +92,7 @@ impl TreeService {
             wake: Wake::new(),
             since: Mutex::new(-1),
             ca: OnceLock::new(),
-            lease_ms: config.lease_ms,
+            lease_ms: config.leases.lease_ms,
             certificates: OnceLock::new(),
         };
         let tree = Self(Arc::new(inner));

@@ -25,7 +25,7 @@ impl Parent {
         let state = ChildState {
             facts: None,
             alive: true,
-            deadline: now.plus_ms(self.config.lease_ms),
+            deadline: now.plus_ms(self.config.leases.lease_ms),
             last_seen: now,
             outbox: Outbox::new(self.config.epoch),
             inbox: Inbox::default(),
@@ -99,7 +99,7 @@ impl Parent {
 
     /// Any sign of life renews the lease.
     pub fn heard(&mut self, child: &ChildId, now: Timestamp) {
-        let lease_ms = self.config.lease_ms;
+        let lease_ms = self.config.leases.lease_ms;
         let Some(state) = self.children.get_mut(child) else { return };
         state.last_seen = now;
         state.deadline = now.plus_ms(lease_ms);
@@ -112,7 +112,7 @@ impl Parent {
 
     /// Its connection ended; it has a short while to come back.
     pub fn link_lost(&mut self, child: &ChildId, now: Timestamp) {
-        let grace_ms = self.config.gone_grace_ms;
+        let grace_ms = self.config.leases.gone_grace_ms;
         if let Some(state) = self.children.get_mut(child) {
             state.deadline = state.deadline.min(now.plus_ms(grace_ms));
         }
@@ -194,7 +194,7 @@ impl Parent {
 
     /// Only the holder under the current generation is believed.
     pub(super) fn fold_one(&mut self, child: &ChildId, seen: ObservedInstance, now: Timestamp) -> bool {
-        let avoid_until = now.plus_ms(self.config.avoid_ms);
+        let avoid_until = now.plus_ms(self.config.leases.avoid_ms);
         let Some(held) = self.wants.get_mut(&seen.id) else { return false };
         let holds = held
             .place

@@ -24,7 +24,7 @@ impl Parent {
     /// Takes it off its child, which drops it as no longer its own, and looks for another place. What
     /// should be gone counts as gone. False when no child holds it.
     pub fn take_off(&mut self, id: &InstanceId, why: &str, now: Timestamp) -> bool {
-        let until = now.plus_ms(self.config.avoid_ms);
+        let until = now.plus_ms(self.config.leases.avoid_ms);
         let Some(child) = self.child_of(id).cloned() else { return false };
         if let Some(held) = self.wants.get_mut(id)
             && held.assignment.run != Run::Gone

@@ -26,11 +26,30 @@ use model::{
 use placement::{Fleet, Level, Policy, Want};
 
 use crate::inbox::Inbox;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, PAGE_BYTES_MAX};
 
 pub use children::Fold;
 pub use decide::Decision;
 pub use report::ChildStatus;
+
+/// How long silence is borne. A killed node process comes back within a second under its supervisor, so its
+/// instances only move when it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leases {
+    /// A child that was not heard for so long is lost.
+    pub lease_ms: i64,
+    /// A child whose connection ended is lost after so long, if that is sooner.
+    pub gone_grace_ms: i64,
+    /// A child that refused an instance is not asked again for so long.
+    pub avoid_ms: i64,
+}
+
+impl Leases {
+    /// Of nodes at their zone. The broker tells the end of a connection at once.
+    pub const NODES: Self = Self { lease_ms: 12_000, gone_grace_ms: 1_500, avoid_ms: 5_000 };
+    /// Of zones at root. A zone goes on without root, so its end of a connection says little.
+    pub const ZONES: Self = Self { lease_ms: 15_000, gone_grace_ms: 15_000, avoid_ms: 5_000 };
+}
 
 #[derive(Debug, Clone)]
 pub struct ParentConfig {
@@ -39,14 +58,28 @@ pub struct ParentConfig {
     /// Larger than in every earlier life of this parent.
     pub epoch: u64,
     pub policy: Policy,
-    /// A child that was not heard for so long is lost.
-    pub lease_ms: i64,
-    /// A child whose connection ended is lost after so long, if that is sooner.
-    pub gone_grace_ms: i64,
-    /// A child that refused an instance is not asked again for so long.
-    pub avoid_ms: i64,
+    pub leases: Leases,
+    /// Desired sets go down in pages of about this size.
+    pub page_bytes: usize,
     /// Whether the zone constraint speaks of this parent's children.
     pub children_are_zones: bool,
+}
+
+impl ParentConfig {
+    pub fn over_nodes(by: &str, epoch: u64) -> Self {
+        Self {
+            by: by.to_owned(),
+            epoch,
+            policy: Policy::Default,
+            leases: Leases::NODES,
+            page_bytes: PAGE_BYTES_MAX,
+            children_are_zones: false,
+        }
+    }
+
+    pub fn over_zones(epoch: u64) -> Self {
+        Self { leases: Leases::ZONES, children_are_zones: true, ..Self::over_nodes("root", epoch) }
+    }
 }
 
 /// Where an instance is, and which decision put it there.
@@ -281,7 +314,7 @@ impl Parent {
 
     /// What a child that has `have` should be told; nothing when it has everything.
     pub fn desired(&self, child: &ChildId, have: Option<Revision>) -> Option<Desired> {
-        self.children.get(child)?.outbox.since(have)
+        self.children.get(child)?.outbox.since_within(have, self.config.page_bytes)
     }
 
     pub fn desired_whole(&self, child: &ChildId) -> Option<Desired> {
