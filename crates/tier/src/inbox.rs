@@ -25,7 +25,12 @@ pub struct Inbox<T> {
     items: BTreeMap<InstanceId, T>,
     /// While a whole set comes in pages: what they named so far. The rest goes with the last page.
     named: Option<HashSet<InstanceId>>,
+    /// First pages passed over since the last progress.
+    passed_over: u32,
 }
+
+/// A repeated first page holds nothing new. When only such pages come, the sender means to begin anew.
+const PASSED_OVER_MAX: u32 = 8;
 
 /// What a set changed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -42,7 +47,7 @@ impl Changed {
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        Self { at: None, newest: None, items: BTreeMap::new(), named: None }
+        Self { at: None, newest: None, items: BTreeMap::new(), named: None, passed_over: 0 }
     }
 }
 
@@ -50,7 +55,7 @@ impl<T: Keyed> Inbox<T> {
     /// From what was kept on disk.
     pub fn restore(at: Option<Revision>, items: impl IntoIterator<Item = T>) -> Self {
         let items = items.into_iter().map(|item| (item.key().clone(), item)).collect();
-        Self { at, newest: at, items, named: None }
+        Self { at, newest: at, items, named: None, passed_over: 0 }
     }
 
     /// What to tell the sender that we have.
@@ -91,6 +96,7 @@ impl<T: Keyed> Inbox<T> {
             return Ok(Changed::default());
         }
         self.check(&set)?;
+        self.passed_over = 0;
         if set.base.is_none() {
             self.named = Some(HashSet::new());
         }
@@ -128,20 +134,19 @@ impl<T: Keyed> Inbox<T> {
     }
 
     /// Whether the set applies to what is held.
-    fn check(&self, set: &RevisionedSet<T>) -> Result<(), Refused> {
-        if let Some(base) = set.base {
-            return match self.at {
-                Some(at) if set.at < at => Err(Refused::Past),
-                Some(at) if base == at => Ok(()),
-                _ => Err(Refused::NeedWhole),
-            };
-        }
-        match (self.newest, self.at) {
-            (Some(newest), _) if set.at.epoch < newest.epoch => Err(Refused::Past),
-            // The end of the first page says nothing about the age of the set.
-            (_, Some(at)) if set.more && set.at < at => Err(Refused::NeedWhole),
-            (Some(newest), _) if !set.more && set.at < newest => Err(Refused::Past),
-            _ => Ok(()),
+    fn check(&mut self, set: &RevisionedSet<T>) -> Result<(), Refused> {
+        match (set.base, self.at, self.newest) {
+            (Some(_), Some(at), _) if set.at < at => Err(Refused::Past),
+            (Some(base), Some(at), _) if base == at => Ok(()),
+            (Some(_), ..) => Err(Refused::NeedWhole),
+            (None, _, Some(newest)) if set.at.epoch < newest.epoch => Err(Refused::Past),
+            // The end of a first page says nothing about the age of the set, but all before it is held.
+            (None, Some(at), _) if set.more && set.at < at && set.at.epoch == at.epoch => {
+                self.passed_over += 1;
+                Err(if self.passed_over < PASSED_OVER_MAX { Refused::Past } else { Refused::NeedWhole })
+            }
+            (None, _, Some(newest)) if !set.more && set.at < newest => Err(Refused::Past),
+            (None, ..) => Ok(()),
         }
     }
 }
@@ -217,8 +222,13 @@ mod tests {
         outbox.upsert(item(0, 2));
         let mut inbox = Inbox::default();
         inbox.apply(outbox.whole()).expect("taken");
-        assert_eq!(inbox.apply(late), Err(Refused::NeedWhole));
+        assert_eq!(inbox.apply(late.clone()), Err(Refused::Past));
         assert!(agree(&outbox, &inbox));
+        // A sender that says nothing else has forgotten too much to go on from there.
+        let refused = (0..PASSED_OVER_MAX)
+            .map(|_| inbox.apply(late.clone()))
+            .find(|taken| *taken != Err(Refused::Past));
+        assert_eq!(refused, Some(Err(Refused::NeedWhole)));
     }
 
     /// What happens next between a sender and a reader.
