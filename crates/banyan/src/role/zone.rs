@@ -77,7 +77,7 @@ impl ZoneRole {
             dir: options.data.join("broker"),
         };
         let broker = Broker::start(broker).await?;
-        let mqtt = MqttParentConfig { broker: broker.address().to_string(), me: credentials };
+        let mqtt = MqttParentConfig { broker: own_address(broker.address()).to_string(), me: credentials };
         let mqtt = MqttParent::start(mqtt, Arc::new(service.clone()), service.calls())?;
         let running = service.clone();
         let owner = Arc::new(service);
@@ -110,6 +110,15 @@ impl Drop for ZoneRole {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
+}
+
+/// Where a listener is reached from its own host: one that listens everywhere answers on loopback, which
+/// its certificate names.
+fn own_address(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    address
 }
 
 /// Whether a role with this data folder has its certificate already.
