@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["store", "work", "link", "sal", "api"],
     &["placement", "template", "tier"],
     &["net", "volume", "object", "node", "zone", "root", "provision", "ec2", "portal"],
-    &["banyan", "sim", "xtask"],
+    &["banyan", "sim", "bed", "xtask"],
 ];
 
 /// Crates that decide and do nothing else, so that they can be tested with data alone.
