@@ -1,12 +1,19 @@
 //! Time, as something that is handed in.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
 use model::Timestamp;
 
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
+
+    /// As [`Clock::now`] was when the process started, and from then on by a clock that nobody sets: for leases
+    /// and limits, which must not lapse because somebody corrected the time.
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
 }
 
 pub type SharedClock = Arc<dyn Clock>;
@@ -18,6 +25,12 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp(jiff::Timestamp::now().as_microsecond())
+    }
+
+    fn steady(&self) -> Timestamp {
+        static START: LazyLock<(Timestamp, Instant)> = LazyLock::new(|| (SystemClock.now(), Instant::now()));
+        let (wall, instant) = &*START;
+        Timestamp(wall.0.saturating_add(i64::try_from(instant.elapsed().as_micros()).unwrap_or(i64::MAX)))
     }
 }
 

@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use model::exchange::{Ack, NodeReport, Revision};
 use model::{
-    Assignment, ChildId, Desired, Digest, Facts, Generation, InstanceId, Name, Observed, ObservedInstance,
-    Outcome, PlaceMode, Result, Timestamp,
+    Assignment, ChildId, Desired, Digest, Facts, Generation, InstanceId, LossPolicy, Name, Observed,
+    ObservedInstance, Outcome, Phase, PlaceMode, Result, Run, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use tier::inbox::Refused;
 use tier::kept::{self, ASSIGNMENT, DESIRED_AT};
 use tier::ledger::{Ledger, Write};
 use tier::{Child, Decision, Inbox, Parent, ParentConfig, Place};
+
+use crate::stuck::UnderWay;
 
 /// Decisions handed out at once, so that one ledger commit stays small.
 pub const DECISIONS_MAX: usize = 512;
@@ -223,12 +225,48 @@ impl Core {
         self.parent.child_of(id).cloned()
     }
 
+    pub fn node_named(&self, name: &str) -> Option<ChildId> {
+        self.parent.child_by_name(name)
+    }
+
+    pub fn node_known(&self, node: &ChildId) -> bool {
+        self.parent.child_known(node)
+    }
+
     pub fn node_alive(&self, node: &ChildId) -> bool {
         self.parent.child_alive(node)
     }
 
     pub fn nodes(&self) -> Vec<NodeReport> {
         self.parent.reports()
+    }
+
+    /// What is between two settled phases on a node that is heard.
+    pub fn under_way(&self) -> Vec<UnderWay> {
+        let under_way = |(held, place, phase): (&Assignment, &Place, Phase)| UnderWay {
+            id: held.id.clone(),
+            node: place.child.clone(),
+            generation: place.generation,
+            phase,
+            movable: held.spec.lost == LossPolicy::Replace && held.spec.constraints.node.is_none(),
+        };
+        self.parent.under_way().map(under_way).collect()
+    }
+
+    pub fn tell_again(&mut self, id: &InstanceId, now: Timestamp) {
+        if self.parent.tell_again(id, now) {
+            self.touched.insert(id.clone());
+            self.refresh();
+        }
+    }
+
+    /// Takes an instance that should run off a node that does not bring it up.
+    pub fn place_again(&mut self, id: &InstanceId, now: Timestamp) {
+        let wanted = self.child.assignment(id).is_some_and(|held| held.run == Run::Running);
+        if wanted && self.parent.take_off(id, "its node did not bring it up in time", now) {
+            self.touched.insert(id.clone());
+            self.refresh();
+        }
     }
 
     /// The nodes whose desired set changed since the last call.

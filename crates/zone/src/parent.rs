@@ -9,7 +9,7 @@ use crate::service::{ZoneService, node_seen};
 
 impl ParentHandler for ZoneService {
     fn observed(&self, child: &ChildId, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
-        let ack = self.core().node_observed(child, observed, self.now());
+        let ack = self.core().node_observed(child, observed, self.steady());
         self.wake();
         self.changed();
         Box::pin(async move { Ok(ack) })
@@ -25,7 +25,7 @@ impl ParentHandler for ZoneService {
 
     fn link_state(&self, child: &ChildId, up: bool) {
         node_seen(child, up);
-        let now = self.now();
+        let now = self.steady();
         match up {
             true => self.core().node_heard(child, now),
             false => self.core().node_lost(child, now),
@@ -33,8 +33,11 @@ impl ParentHandler for ZoneService {
         self.wake();
     }
 
-    fn heard(&self, child: &ChildId, _pulse: Option<&Pulse>) {
-        let now = self.now();
+    fn heard(&self, child: &ChildId, pulse: Option<&Pulse>) {
+        if let Some(pulse) = pulse {
+            self.vitals().take(child, pulse, self.now());
+        }
+        let now = self.steady();
         self.core().node_heard(child, now);
     }
 

@@ -1,13 +1,13 @@
 //! A zone on the real links: its ledger, its loop, and its two faces.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use link::{ByteStream, Calls, Frame, Kind, MemoryBook, TokenBook, TokenRecord, Uplink};
+use link::{ByteStream, Calls, Uplink};
 use model::exchange::{Ask, Revision};
-use model::{ChildId, Desired, Error, Facts, InstanceId, Name, Observed, PlaceMode, Result, Timestamp};
+use model::{Check, ChildId, Desired, Error, Facts, Name, Observed, Result, Timestamp};
 use tier::inbox::Refused;
 use tier::ledger::Ledger;
 use tier::sync::ChildOwner;
@@ -15,13 +15,19 @@ use tier::{Doors, Leases, ParentConfig, kept};
 use work::{SharedClock, Wake};
 
 use crate::blobs::Blobs;
+use crate::book::LedgerBook;
 use crate::core::{Core, Kept};
+use crate::history::History;
+use crate::stuck::Transitions;
+use crate::vitals::Vitals;
 
 /// Leases are looked at this often when nothing else happens.
 const TICK_MAX: Duration = Duration::from_secs(5);
-/// How often unused blobs are looked for.
-const SWEEP_EVERY: Duration = Duration::from_secs(600);
 const LEDGER_FILE: &str = "ledger.redb";
+const HISTORY_FILE: &str = "history.zst";
+
+/// Looks at one thing that the zone itself does not know of.
+pub type Probe = Box<dyn Fn(Timestamp) -> Check + Send + Sync>;
 
 #[derive(Debug, Clone)]
 pub struct ZoneConfig {
@@ -48,7 +54,14 @@ struct Inner {
     doors: Doors,
     calls: Calls,
     blobs: Blobs,
-    book: Arc<MemoryBook>,
+    book: Arc<LedgerBook>,
+    uplink: Arc<dyn Uplink>,
+    name: Name,
+    data: PathBuf,
+    vitals: Mutex<Vitals>,
+    history: Mutex<History>,
+    transitions: Mutex<Transitions>,
+    probes: Mutex<Vec<Probe>>,
     clock: SharedClock,
     wake: Wake,
     news: Wake,
@@ -63,15 +76,26 @@ impl ZoneService {
         let kept = Kept::read(&ledger)?;
         let leases = config.leases;
         let parent = ParentConfig { leases, ..ParentConfig::over_nodes(config.name.as_str(), epoch) };
-        let core = Core::new(config.name.clone(), env!("CARGO_PKG_VERSION"), parent, kept, clock.now());
+        let core = Core::new(config.name.clone(), env!("CARGO_PKG_VERSION"), parent, kept, clock.steady());
+        let history = History::load(&config.data.join(HISTORY_FILE)).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the history cannot be read; it begins anew");
+            History::default()
+        });
         let inner = Inner {
             core: Mutex::new(core),
+            book: Arc::new(LedgerBook::new(ledger.clone(), clock.clone())),
             ledger,
             disk: tokio::sync::Mutex::new(()),
             doors: Doors::new(),
             calls: Calls::new(),
-            blobs: Blobs::open(config.data.join("blobs"), uplink)?,
-            book: Arc::default(),
+            blobs: Blobs::open(config.data.join("blobs"), uplink.clone())?,
+            uplink,
+            name: config.name,
+            data: config.data,
+            vitals: Mutex::default(),
+            history: Mutex::new(history),
+            transitions: Mutex::default(),
+            probes: Mutex::default(),
             clock,
             wake: Wake::new(),
             news: Wake::new(),
@@ -84,24 +108,19 @@ impl ZoneService {
         self.0.calls.clone()
     }
 
-    /// The tokens with which nodes may join. They live an hour, so memory is enough.
-    pub fn book(&self) -> Arc<MemoryBook> {
+    /// The tokens with which nodes may join.
+    pub fn book(&self) -> Arc<LedgerBook> {
         self.0.book.clone()
+    }
+
+    /// Adds a check to the zone's health.
+    pub fn probe_add(&self, probe: Probe) {
+        self.probes().push(probe);
     }
 
     /// Places what waits, lets leases lapse and clears up, until dropped.
     pub async fn run(&self) {
-        tokio::join!(self.drive(), self.sweep());
-    }
-
-    async fn sweep(&self) {
-        loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
-            let used = self.core().digests();
-            if let Err(error) = self.0.blobs.sweep(&used).await {
-                tracing::warn!(%error, "unused blobs could not be removed");
-            }
-        }
+        tokio::join!(self.drive(), self.tend());
     }
 
     async fn drive(&self) {
@@ -110,7 +129,7 @@ impl ZoneService {
                 tracing::error!(%error, "a step of the zone failed");
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
-            if !self.core().undecided(self.now()) {
+            if !self.core().undecided(self.steady()) {
                 let _ = tokio::time::timeout(self.until_deadline(), self.0.wake.wait()).await;
             }
         }
@@ -118,13 +137,13 @@ impl ZoneService {
 
     fn until_deadline(&self) -> Duration {
         let Some(deadline) = self.core().next_deadline() else { return TICK_MAX };
-        let ms = deadline.ms_since(self.now()).max(0) as u64 + 1;
+        let ms = deadline.ms_since(self.steady()).max(0) as u64 + 1;
         Duration::from_millis(ms).min(TICK_MAX)
     }
 
     async fn step(&self) -> Result<()> {
         let in_order = self.0.disk.lock().await;
-        let step = self.core().step(self.now());
+        let step = self.core().step(self.steady());
         if !step.decisions.is_empty() {
             let kept = self.0.ledger.commit_async(step.writes).await;
             let mut core = self.core();
@@ -151,8 +170,55 @@ impl ZoneService {
         self.0.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The time of day, for people.
     pub(crate) fn now(&self) -> Timestamp {
         self.0.clock.now()
+    }
+
+    /// The time of leases and limits, which no correction of the clock moves.
+    pub(crate) fn steady(&self) -> Timestamp {
+        self.0.clock.steady()
+    }
+
+    pub(crate) fn vitals(&self) -> MutexGuard<'_, Vitals> {
+        self.0.vitals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.0.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn transitions(&self) -> MutexGuard<'_, Transitions> {
+        self.0.transitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn probes(&self) -> MutexGuard<'_, Vec<Probe>> {
+        self.0.probes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn history_path(&self) -> PathBuf {
+        self.0.data.join(HISTORY_FILE)
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        &self.0.data
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.0.name
+    }
+
+    /// The way to root and back, once it was measured.
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        self.0.uplink.rtt()
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.0.ledger
+    }
+
+    pub(crate) fn disk(&self) -> &tokio::sync::Mutex<()> {
+        &self.0.disk
     }
 
     pub(crate) fn doors(&self) -> &Doors {
@@ -177,7 +243,7 @@ impl ZoneService {
                 Err(Refused::NeedWhole) => return Err(Error::conflict("the whole desired set is needed")),
             };
             // What finds its place at once is kept together with it: one wait for the disk.
-            let step = core.step(self.now());
+            let step = core.step(self.steady());
             writes.extend(step.writes);
             (writes, step.decisions)
         };
@@ -193,62 +259,6 @@ impl ZoneService {
         self.wake();
         self.changed();
         kept
-    }
-
-    async fn answer(&self, ask: Ask, stream: ByteStream) {
-        let done = match &ask {
-            Ask::Nodes => {
-                let nodes = self.core().nodes();
-                self.reply(&stream, &nodes).await
-            }
-            Ask::Mode { node, mode, .. } => self.mode(node, *mode, &stream).await,
-            Ask::Admit { digest, expires_at } => self.admit(digest.clone(), *expires_at, &stream).await,
-            Ask::Label { .. }
-            | Ask::Remove { .. }
-            | Ask::History { .. }
-            | Ask::Usage { .. }
-            | Ask::Health => Err(Error::invalid("this zone cannot answer that")),
-            Ask::Logs { instance, .. } | Ask::Exec { instance, .. } | Ask::Stats { instance } => {
-                return self.pass_on(instance.clone(), ask, stream).await;
-            }
-        };
-        if let Err(error) = done {
-            let _ = stream.send(Frame::Error(error.message)).await;
-        }
-    }
-
-    async fn reply(&self, stream: &ByteStream, body: &impl serde::Serialize) -> Result<()> {
-        let json = serde_json::to_vec(body)
-            .map_err(|e| Error::internal("an answer cannot be written").because(e))?;
-        stream.send(Frame::Data(json.into())).await?;
-        stream.send(Frame::Eof).await
-    }
-
-    async fn mode(&self, node: &Name, mode: PlaceMode, stream: &ByteStream) -> Result<()> {
-        let writes = self.core().node_mode(node.as_str(), mode);
-        let writes = writes.ok_or_else(|| Error::not_found(format!("node '{node}'")))?;
-        self.0.ledger.commit_async(writes).await?;
-        self.wake();
-        self.changed();
-        self.reply(stream, &serde_json::json!({})).await
-    }
-
-    async fn admit(&self, digest: String, expires_at: Timestamp, stream: &ByteStream) -> Result<()> {
-        self.0.book.add(TokenRecord { digest, kind: Kind::Node, name: None, expires_at }).await?;
-        self.reply(stream, &serde_json::json!({})).await
-    }
-
-    /// Joins root's stream to one that the node opens.
-    async fn pass_on(&self, instance: InstanceId, ask: Ask, stream: ByteStream) {
-        let node = self.core().node_of(&instance);
-        let opened = match node {
-            Some(node) => self.0.calls.call(&node, ask).await,
-            None => Err(Error::unavailable("the instance is on no node now")),
-        };
-        match opened {
-            Ok(below) => link::pipe(stream, below).await,
-            Err(error) => drop(stream.send(Frame::Error(error.message)).await),
-        }
     }
 }
 
@@ -275,7 +285,7 @@ impl ChildOwner for ZoneService {
 
     fn answer(&self, ask: Ask, stream: ByteStream) -> BoxFuture<'static, ()> {
         let zone = self.clone();
-        Box::pin(async move { ZoneService::answer(&zone, ask, stream).await })
+        Box::pin(async move { zone.reply_to(ask, stream).await })
     }
 }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use link::{
     Broker, BrokerConfig, Children, Credentials, Desk, EnrollToken, HttpsParent, HttpsParentConfig, Identity,
-    Kind, MemoryBook, MqttParent, MqttParentConfig, RemoteIssuer, TokenBook, Uplink,
+    Kind, MqttParent, MqttParentConfig, RemoteIssuer, TokenBook, Uplink,
 };
 use model::{Error, Name, Result};
 use tokio::task::JoinHandle;
 use work::SharedClock;
-use zone::{ZoneConfig, ZoneService};
+use zone::{LedgerBook, ZoneConfig, ZoneService};
 
 const TOKEN_VALID_MS: i64 = 60 * 60 * 1000;
 
@@ -31,7 +31,7 @@ pub struct ZoneRole {
     https: HttpsParent,
     broker: Broker,
     _mqtt: MqttParent,
-    book: Arc<MemoryBook>,
+    book: Arc<LedgerBook>,
     fingerprint: [u8; 32],
     clock: SharedClock,
     tasks: Vec<JoinHandle<()>>,

@@ -1,10 +1,19 @@
 //! What is done about an instance whose child does not get on with it.
 
-use model::{InstanceId, Run, Timestamp};
+use model::{Assignment, InstanceId, Phase, Run, Timestamp};
 
-use super::Parent;
+use super::{Parent, Place};
 
 impl Parent {
+    /// What is between two settled phases, on children that are heard.
+    pub fn under_way(&self) -> impl Iterator<Item = (&Assignment, &Place, Phase)> {
+        self.wants.values().filter_map(|held| {
+            let place = held.place.as_ref().filter(|place| self.child_alive(&place.child))?;
+            let phase = held.seen.as_ref().map_or(Phase::Placed, |seen| seen.phase);
+            (!phase.settled()).then_some((&held.assignment, place, phase))
+        })
+    }
+
     /// Says the assignment once more to the child that holds it, and takes in once more what the
     /// child last said of it. False when no child holds it.
     pub fn tell_again(&mut self, id: &InstanceId, now: Timestamp) -> bool {

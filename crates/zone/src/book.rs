@@ -1,0 +1,100 @@
+//! The tokens with which nodes may join, kept in the ledger so that a restart does not void them.
+
+use futures::future::BoxFuture;
+use link::enroll::token_refused;
+use link::{Joiner, TokenBook, TokenRecord};
+use model::{Error, ErrorKind, Result};
+use tier::ledger::{Ledger, Write};
+use work::SharedClock;
+
+const TOKEN: &str = "token/";
+/// Tokens that wait to be used.
+const TOKENS_MAX: usize = 10_000;
+
+pub struct LedgerBook {
+    ledger: Ledger,
+    clock: SharedClock,
+    /// One look and change at a time: a token is used once.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl LedgerBook {
+    pub fn new(ledger: Ledger, clock: SharedClock) -> Self {
+        Self { ledger, clock, turn: tokio::sync::Mutex::new(()) }
+    }
+
+    async fn put(&self, record: TokenRecord) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        let now = self.clock.now();
+        let waiting = self.ledger.list::<TokenRecord>(TOKEN)?;
+        let expired = waiting.iter().filter(|(_, token)| token.expires_at <= now);
+        let mut writes: Vec<Write> =
+            expired.map(|(digest, _)| Write::delete(format!("{TOKEN}{digest}"))).collect();
+        if waiting.len() - writes.len() >= TOKENS_MAX {
+            return Err(Error::new(ErrorKind::RateLimited, "too many tokens wait to be used"));
+        }
+        writes.push(Write::put(format!("{TOKEN}{}", record.digest), &record));
+        self.ledger.commit_async(writes).await
+    }
+
+    async fn take(&self, digest: String, joiner: Joiner) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        let key = format!("{TOKEN}{digest}");
+        let record: TokenRecord = self.ledger.get(&key)?.ok_or_else(token_refused)?;
+        record.check(&joiner)?;
+        self.ledger.commit_async(vec![Write::delete(key)]).await
+    }
+}
+
+impl TokenBook for LedgerBook {
+    fn add(&self, record: TokenRecord) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.put(record))
+    }
+
+    fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.take(digest.to_owned(), joiner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use link::{Identity, Kind};
+    use model::Timestamp;
+    use work::ManualClock;
+
+    fn record(digest: &str, expires_at: Timestamp) -> TokenRecord {
+        TokenRecord { digest: digest.to_owned(), kind: Kind::Node, name: None, expires_at }
+    }
+
+    fn joiner(at: Timestamp) -> Joiner {
+        Joiner { identity: Identity::new(Kind::Node, "n1"), name: "n1".parse().expect("a name"), at }
+    }
+
+    #[tokio::test]
+    async fn a_token_outlives_a_restart_and_is_used_once_and_in_time() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let path = dir.path().join("ledger");
+        let clock = Arc::new(ManualClock::new(Timestamp(0)));
+        let hour = Timestamp(0).plus_ms(3_600_000);
+        {
+            let book = LedgerBook::new(Ledger::open(&path).expect("opens"), clock.clone());
+            book.add(record("aa", hour)).await.expect("kept");
+            book.add(record("bb", hour)).await.expect("kept");
+        }
+        let ledger = Ledger::open(&path).expect("opens again");
+        let book = LedgerBook::new(ledger.clone(), clock.clone());
+        let (first, second) =
+            tokio::join!(book.redeem("aa", joiner(Timestamp(1))), book.redeem("aa", joiner(Timestamp(1))));
+        assert!(first.is_ok() != second.is_ok(), "of two callers one succeeds");
+        let late = book.redeem("bb", joiner(hour)).await.expect_err("too late");
+        assert_eq!(late.kind, ErrorKind::Unauthenticated);
+        assert!(book.redeem("cc", joiner(Timestamp(1))).await.is_err(), "nobody made it");
+        clock.set(hour);
+        book.add(record("dd", hour.plus_ms(1))).await.expect("kept");
+        let left = ledger.list::<TokenRecord>(TOKEN).expect("lists");
+        assert_eq!(left.len(), 1, "the expired one is cleared away");
+    }
+}
