@@ -167,6 +167,13 @@ impl Credentials {
         file_write_private(&dir.join(CREDENTIALS_FILE), &text)
     }
 
+    /// When the certificate ends.
+    pub fn valid_until(&self) -> Option<model::Timestamp> {
+        let (_, pem) = x509_parser::pem::parse_x509_pem(self.cert.as_bytes()).ok()?;
+        let certificate = pem.parse_x509().ok()?;
+        Some(model::Timestamp(certificate.validity().not_after.timestamp().saturating_mul(1_000_000)))
+    }
+
     /// Reads what [`Credentials::save`] wrote; `None` when there is nothing yet.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(CREDENTIALS_FILE);

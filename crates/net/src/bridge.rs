@@ -117,6 +117,11 @@ impl Bridge {
         let gone: Vec<String> =
             self.attachments().into_iter().map(|(i, _)| i).filter(|i| !keep.contains(i.as_str())).collect();
         self.detach_all(gone).await?;
+        self.sweep().await.map(drop)
+    }
+
+    /// Removes ports and namespaces of this network that no lease speaks of; says how many.
+    pub async fn sweep(&self) -> Result<usize> {
         let inner = self.inner.clone();
         let _sweep = self.inner.sweep.write().await;
         blocking(move || inner.leftovers_remove()).await
@@ -286,7 +291,8 @@ impl Inner {
     }
 
     /// Ports on our bridge and names with our prefix that no lease speaks of.
-    fn leftovers_remove(&self) -> Result<()> {
+    fn leftovers_remove(&self) -> Result<usize> {
+        let mut count = 0;
         let told = |error| kernel_error("the leftovers of the network cannot be removed", error);
         let leased: BTreeSet<String> =
             self.leases.all().into_iter().map(|(_, number)| self.config.veth(number)).collect();
@@ -295,6 +301,7 @@ impl Inner {
             if !leased.contains(&port) {
                 tracing::info!(port, "removing a port that belongs to nobody");
                 netlink.link_remove(&port).map_err(told)?;
+                count += 1;
             }
         }
         for name in netns_names(&self.config.netns_prefix).map_err(told)? {
@@ -302,9 +309,10 @@ impl Inner {
             if self.leases.get(instance).is_none() {
                 tracing::info!(name, "removing a namespace that belongs to nobody");
                 netns_remove(&netns_path(&name)).map_err(told)?;
+                count += 1;
             }
         }
-        Ok(())
+        Ok(count)
     }
 }
 

@@ -18,7 +18,14 @@ pub(crate) async fn answer(engine: &Engine, ask: Ask, stream: ByteStream) {
         Ask::Logs { instance, follow, tail_lines } => {
             logs(engine, &instance, follow, tail_lines, &stream).await
         }
-        Ask::Stats { instance } => stats(engine, &instance, &stream).await,
+        Ask::Stats { instance } => match engine.stats(&instance).await {
+            Ok(stats) => reply(&stats, &stream).await,
+            Err(error) => Err(error),
+        },
+        Ask::Usage { instances } => match engine.usage(instances).await {
+            Ok(usages) => reply(&usages, &stream).await,
+            Err(error) => Err(error),
+        },
         Ask::Exec { instance, command, tty, stdin, rows, cols } => {
             let request = ExecRequest { command, tty, stdin, rows, cols };
             match engine.exec(&instance, request).await {
@@ -31,7 +38,6 @@ pub(crate) async fn answer(engine: &Engine, ask: Ask, stream: ByteStream) {
         | Ask::Label { .. }
         | Ask::Remove { .. }
         | Ask::History { .. }
-        | Ask::Usage { .. }
         | Ask::Health
         | Ask::Admit { .. } => Err(Error::invalid("that is a question for a zone")),
     };
@@ -54,10 +60,9 @@ async fn logs(
     stream.send(Frame::Eof).await
 }
 
-async fn stats(engine: &Engine, instance: &InstanceId, stream: &ByteStream) -> Result<()> {
-    let stats = engine.stats(instance).await?;
+async fn reply(body: &impl serde::Serialize, stream: &ByteStream) -> Result<()> {
     let json =
-        serde_json::to_vec(&stats).map_err(|e| Error::internal("statistics cannot be written").because(e))?;
+        serde_json::to_vec(body).map_err(|e| Error::internal("statistics cannot be written").because(e))?;
     stream.send(Frame::Data(json.into())).await?;
     stream.send(Frame::Eof).await
 }

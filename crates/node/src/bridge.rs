@@ -34,6 +34,14 @@ impl Network for BridgeNetwork {
         Box::pin(async move { self.0.detach(id.as_str()).await })
     }
 
+    fn attached(&self) -> Vec<InstanceId> {
+        self.0.attachments().into_iter().filter_map(|(instance, _)| instance.parse().ok()).collect()
+    }
+
+    fn sweep(&self) -> BoxFuture<'_, Result<usize>> {
+        Box::pin(self.0.sweep())
+    }
+
     fn retain<'a>(&'a self, ids: &'a BTreeSet<InstanceId>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();

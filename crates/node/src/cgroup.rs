@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use model::InstanceId;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Rounds of killing before a cgroup counts as immortal.
@@ -129,6 +130,21 @@ impl Cgroups {
         roots.sort();
         roots.dedup();
         roots.into_iter().map(|root| root.join(&self.parent).join(id)).filter(|dir| dir.exists()).collect()
+    }
+
+    pub fn exists(&self, id: &str) -> bool {
+        !self.directories(id).is_empty()
+    }
+
+    /// The instances that have a cgroup under our parent.
+    pub fn ids(&self) -> Vec<InstanceId> {
+        let parents = self.v1.values().chain(self.v2.as_ref()).map(|root| root.join(&self.parent));
+        let name = |path: &PathBuf| path.file_name()?.to_str()?.parse().ok();
+        let mut ids: Vec<InstanceId> =
+            parents.flat_map(|parent| children(&parent)).filter_map(|path| name(&path)).collect();
+        ids.sort();
+        ids.dedup();
+        ids
     }
 
     /// Kills what is left in an instance's cgroups and removes them.

@@ -10,12 +10,16 @@ use serde::{Deserialize, Serialize};
 pub const STOP_GRACE: Duration = Duration::from_secs(10);
 /// The same for an instance that is removed: nothing it could still write is kept.
 pub const DELETE_GRACE: Duration = Duration::from_secs(2);
+/// The same for one that is no longer ours: elsewhere it may run already.
+pub const DROP_GRACE: Duration = Duration::from_millis(700);
 /// The most of an instance's output that is kept, in two files of half this size.
 pub const LOG_BYTES_MAX: u64 = 10 << 20;
 /// Starts that may be under way at once on one machine.
 pub const STARTS_MAX: usize = 8;
 /// How long an OCI runtime may take to start a container.
 pub const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// A driver that shows no sign of life for so long in the middle of a transition is started again.
+pub const STUCK_AFTER: Duration = Duration::from_secs(300);
 /// The cgroup all instances of a node live under.
 pub const CGROUP_PARENT: &str = "banyan";
 
@@ -56,6 +60,7 @@ pub struct EngineConfig {
     pub log_bytes_max: u64,
     pub starts_max: usize,
     pub backoff: Backoff,
+    pub stuck_after: Duration,
 }
 
 impl EngineConfig {
@@ -72,6 +77,7 @@ impl EngineConfig {
             log_bytes_max: LOG_BYTES_MAX,
             starts_max: STARTS_MAX,
             backoff: Backoff::DEFAULT,
+            stuck_after: STUCK_AFTER,
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use model::exchange::{Assignment, ObservedInstance, Run};
 use model::{Error, InstanceId, Phase, Result};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::cgroup::Cgroups;
 use crate::config::EngineConfig;
@@ -24,7 +26,7 @@ use crate::supervise;
 /// Makes assignments true with an OCI runtime. Dropping it leaves every container running.
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
-    handle: tokio::runtime::Handle,
+    pub(crate) handle: tokio::runtime::Handle,
 }
 
 /// What drivers share.
@@ -36,15 +38,19 @@ pub(crate) struct Shared {
     pub runtime: RuntimeCall,
     pub cgroups: Cgroups,
     pub starts: Semaphore,
+    /// Things found that nobody asked for.
+    pub orphans: AtomicU64,
     table: Mutex<BTreeMap<InstanceId, Entry>>,
     revision: watch::Sender<u64>,
 }
 
-struct Entry {
-    want: watch::Sender<Option<Assignment>>,
-    observed: ObservedInstance,
+pub(crate) struct Entry {
+    pub want: watch::Sender<Option<Assignment>>,
+    pub observed: ObservedInstance,
     view: View,
-    task: JoinHandle<()>,
+    pub task: JoinHandle<()>,
+    /// When its driver last showed something.
+    pub touched: Instant,
 }
 
 /// What the rest of the engine may know of an instance while its driver owns it.
@@ -80,6 +86,7 @@ impl Engine {
             network,
             runtime,
             cgroups,
+            orphans: AtomicU64::new(0),
             table: Mutex::default(),
             revision: watch::Sender::new(0),
         });
@@ -89,9 +96,10 @@ impl Engine {
         engine.shared.network.retain(&ids).await?;
         let mut table = engine.shared.table();
         for record in records {
-            engine.driver_spawn(&mut table, record);
+            engine.driver_spawn(&mut table, record, true);
         }
         drop(table);
+        engine.orphans_remove().await?;
         Ok(engine)
     }
 
@@ -108,24 +116,39 @@ impl Engine {
         for assignment in desired {
             match table.get(&assignment.id) {
                 Some(entry) => entry.assign(assignment),
-                None => self.driver_spawn(&mut table, Record::new(assignment)),
+                None => self.driver_spawn(&mut table, Record::new(assignment), true),
             }
         }
     }
 
-    fn driver_spawn(&self, table: &mut BTreeMap<InstanceId, Entry>, record: Record) {
+    /// An instance that is not `wanted` is removed and forgotten.
+    pub(crate) fn driver_spawn(
+        &self,
+        table: &mut BTreeMap<InstanceId, Entry>,
+        record: Record,
+        wanted: bool,
+    ) {
         let id = record.assignment.id.clone();
-        let (want, wanted) = watch::channel(Some(record.assignment.clone()));
+        let (want, wanted) = watch::channel(wanted.then(|| record.assignment.clone()));
         let observed = record.observed(&self.shared.config.node_name);
         let driver = Driver::new(self.shared.clone(), record, wanted);
         let task = self.handle.spawn(driver.run());
-        table.insert(id, Entry { want, observed, view: View::default(), task });
+        table.insert(id, Entry { want, observed, view: View::default(), task, touched: Instant::now() });
         self.shared.revision.send_modify(|revision| *revision += 1);
     }
 
     /// Every instance at hand, ordered by id.
     pub fn observed(&self) -> Vec<ObservedInstance> {
         self.shared.table().values().map(|entry| entry.observed.clone()).collect()
+    }
+
+    /// How many instances have a process.
+    pub fn running_count(&self) -> u64 {
+        self.shared.table().values().filter(|entry| entry.view.pid.is_some()).count() as u64
+    }
+
+    pub(crate) fn now(&self) -> model::Timestamp {
+        self.shared.clock.now()
     }
 
     /// Changes whenever an observation does.
@@ -174,7 +197,7 @@ impl Entry {
 }
 
 impl Shared {
-    fn table(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Entry>> {
+    pub fn table(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Entry>> {
         self.table.lock().expect("no holder of the table panics")
     }
 
@@ -187,6 +210,7 @@ impl Shared {
         if let Some(entry) = self.table().get_mut(&observed.id) {
             let sample = entry.view.sample.take().filter(|_| entry.view.pid == view.pid);
             entry.view = View { sample, ..view };
+            entry.touched = Instant::now();
             if entry.observed == observed {
                 return;
             }
@@ -259,6 +283,7 @@ impl Shared {
                         self.cgroups.clear(&name)?;
                     }
                     std::fs::remove_dir_all(&path)?;
+                    self.orphans.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }

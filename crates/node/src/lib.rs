@@ -27,6 +27,7 @@ mod bridge;
 mod bundle;
 mod dir;
 mod driver;
+mod heal;
 mod health;
 mod logs;
 mod pty;

@@ -38,6 +38,16 @@ pub trait Network: Send + Sync + 'static {
     /// Takes away all that `attach` made; not being there is fine.
     fn detach<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<()>>;
 
+    /// The instances that have an attachment.
+    fn attached(&self) -> Vec<InstanceId> {
+        Vec::new()
+    }
+
+    /// Takes away what bears our names and belongs to no attachment; says how much that was.
+    fn sweep(&self) -> BoxFuture<'_, Result<usize>> {
+        Box::pin(async { Ok(0) })
+    }
+
     /// Takes away whatever belongs to none of `ids`.
     fn retain<'a>(&'a self, ids: &'a BTreeSet<InstanceId>) -> BoxFuture<'a, Result<()>>;
 }

@@ -1,6 +1,7 @@
 //! Which OCI runtime this node uses: the first that really runs a container here.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use model::exchange::{Assignment, Run};
 use model::{
@@ -126,12 +127,15 @@ fn host_programs_bind(settings: &mut Value) {
     }
 }
 
-fn probe_assignment() -> Assignment {
+/// The instance that trial containers are of; no other has this id.
+pub(crate) static PROBE_ID: LazyLock<InstanceId> = LazyLock::new(|| InstanceId::from_random(0));
+
+pub(crate) fn probe_assignment() -> Assignment {
     let mut spec = InstanceSpec::new("probe");
     spec.command = vec!["/bin/true".to_owned()];
     spec.memory = Bytes::mib(64);
     Assignment {
-        id: InstanceId::from_random(0),
+        id: PROBE_ID.clone(),
         tenant: TenantId::from_random(0),
         name: "probe".parse().expect("a legal name"),
         generation: Generation::default(),

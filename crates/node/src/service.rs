@@ -2,12 +2,13 @@
 //! reports what the engine sees, and answers questions about its instances.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use link::ByteStream;
 use model::exchange::{Ask, Revision};
-use model::{Desired, Digest, Error, Facts, Observed, Result};
+use model::{Desired, Digest, Error, Facts, Observed, Pulse, Result, Timestamp, Usage};
 use tier::inbox::Refused;
 use tier::ledger::Ledger;
 use tier::sync::ChildOwner;
@@ -29,6 +30,8 @@ struct Inner {
     ledger: Ledger,
     /// Keeps desired sets in the order they came in.
     taking: tokio::sync::Mutex<()>,
+    meter: sal::UsageMeter,
+    data: PathBuf,
     news: Wake,
 }
 
@@ -45,6 +48,8 @@ impl NodeService {
             engine: Arc::new(engine),
             ledger,
             taking: tokio::sync::Mutex::new(()),
+            meter: sal::UsageMeter::default(),
+            data: data.to_owned(),
             news: Wake::new(),
         };
         Ok(Self(Arc::new(inner)))
@@ -59,8 +64,36 @@ impl NodeService {
             .collect()
     }
 
-    /// Follows the engine, until dropped.
+    /// What goes up with a sign of life; whoever holds the certificate adds when it ends.
+    pub fn pulse(&self, certificate_until: Option<Timestamp>) -> Pulse {
+        let usage = self.0.meter.machine_usage(&self.0.data);
+        let instances = self.0.engine.running_count();
+        Pulse {
+            at: self.0.engine.now(),
+            usage: usage.ok().map(|usage| Usage { instances, ..usage }),
+            certificate_until,
+            orphans_removed: self.0.engine.orphans_removed(),
+        }
+    }
+
+    /// Changes what the node says of itself; the zone hears of it when it is news.
+    pub fn facts_change(&self, change: impl FnOnce(&mut Facts)) {
+        let mut child = self.child();
+        let mut facts = child.facts().clone();
+        change(&mut facts);
+        if facts != *child.facts() {
+            child.facts_set(facts);
+            drop(child);
+            self.0.news.wake();
+        }
+    }
+
+    /// Follows and tends the engine, until dropped.
     pub async fn run(&self) {
+        tokio::join!(self.follow(), self.0.engine.tend());
+    }
+
+    async fn follow(&self) {
         let mut changed = self.0.engine.changed();
         loop {
             changed.borrow_and_update();

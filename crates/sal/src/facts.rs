@@ -69,7 +69,7 @@ pub fn host_facts_in(root: &Path, data_dir: &Path) -> Result<HostFacts> {
     })
 }
 
-fn cpu_cores() -> u32 {
+pub(crate) fn cpu_cores() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     u32::try_from(cores).unwrap_or(u32::MAX)
 }

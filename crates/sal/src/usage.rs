@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use model::{Bytes, Result};
+use model::{Bytes, Result, Usage};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Memory;
+use crate::facts::{Memory, cpu_cores, disk_space};
 use crate::text;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -57,6 +57,48 @@ impl UsageMeter {
     }
 }
 
+impl UsageMeter {
+    /// What the machine uses now, with the disk under `data`; CPU since the previous call.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // A share of the cores is small and positive.
+    pub fn machine_usage(&self, data: &Path) -> Result<Usage> {
+        let host = self.host_usage()?;
+        let (disk_total, disk_free) = disk_space(data)?;
+        let own = |name: &str| text(self.proc.join("self/net").join(name)).unwrap_or_default();
+        let (net_received_bytes, net_sent_bytes) = net_bytes(&own("dev"), &own("route"));
+        Ok(Usage {
+            cpu_milli: (host.cpu_percent * 10.0 * f64::from(cpu_cores())).round() as u64,
+            memory_bytes: host.memory_used.0,
+            disk_used_bytes: disk_total.0.saturating_sub(disk_free.0),
+            disk_total_bytes: disk_total.0,
+            net_received_bytes,
+            net_sent_bytes,
+            instances: 0,
+        })
+    }
+}
+
+/// What went over the interfaces that lead out; of a machine without a way out, over all but loopback.
+/// Bridges and the pairs of instances are left out, so that nothing is counted twice.
+fn net_bytes(dev: &str, route: &str) -> (u64, u64) {
+    let outward: Vec<&str> = route
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (name, destination) = (words.next()?, words.next()?);
+            (destination == "00000000").then_some(name)
+        })
+        .collect();
+    let interface = |line: &str| -> Option<(u64, u64)> {
+        let (name, numbers) = line.split_once(':')?;
+        let name = name.trim();
+        let numbers: Vec<u64> = numbers.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let counted = if outward.is_empty() { name != "lo" } else { outward.contains(&name) };
+        counted.then_some((*numbers.first()?, *numbers.get(8)?))
+    };
+    dev.lines().filter_map(interface).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
 fn load(loadavg: &str) -> [f64; 3] {
     let mut numbers = loadavg.split_whitespace().map(|number| number.parse().unwrap_or(0.0));
     [(); 3].map(|()| numbers.next().unwrap_or(0.0))
@@ -100,6 +142,23 @@ mod tests {
         std::fs::write(proc.join("stat"), "cpu 175 0 100 825 0 0 0 0 50 0\n").unwrap();
         assert!((meter.host_usage().unwrap().cpu_percent - 75.0).abs() < 1e-9);
         assert!(meter.host_usage().unwrap().cpu_percent.abs() < 1e-9, "nothing passed");
+    }
+
+    #[test]
+    fn traffic_is_counted_once_where_it_leaves_the_machine() {
+        let dev = "Inter-| Receive\n face |bytes\n  lo: 9 0 0 0 0 0 0 0 9 0 0 0 0 0 0 0\n\
+                   eth0: 70 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0\n banyan0: 3 1 0 0 0 0 0 0 4 1 0 0 0 0 0 0\n";
+        let route = "Iface Destination Gateway\nbanyan0 0000810A 00000000\neth0 00000000 0100000A\n";
+        assert_eq!(net_bytes(dev, route), (70, 5));
+        assert_eq!(net_bytes(dev, "Iface Destination\n"), (73, 9));
+        assert_eq!(net_bytes("", ""), (0, 0));
+    }
+
+    #[test]
+    fn this_machine_uses_memory_and_disk() {
+        let usage = UsageMeter::default().machine_usage(Path::new("/tmp")).unwrap();
+        assert!(usage.memory_bytes > 0 && usage.disk_used_bytes <= usage.disk_total_bytes);
+        assert!(usage.cpu_milli <= u64::from(cpu_cores()) * 1000);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use sal::HostFacts;
 use tokio::task::JoinHandle;
 use work::SharedClock;
 
-use super::zone::credentials;
+use super::zone::{certificate_until, credentials};
 
 /// Memory that is never given to instances: for the host and for us.
 const MEMORY_RESERVE: Bytes = Bytes::mib(256);
@@ -56,7 +56,9 @@ impl NodeRole {
         let engine = Engine::start(config, clock, Arc::new(layers.clone()), Arc::new(network)).await?;
         let runtime = engine.runtime().to_owned();
         let service = NodeService::open(&options.data, facts(&options, &host), engine)?;
-        let running = service.clone();
+        let (running, pulsing) = (service.clone(), service.clone());
+        let certificate = certificate_until(options.data.join("identity"));
+        uplink.pulse_from(Arc::new(move || pulsing.pulse(certificate())));
         let tasks = vec![
             tokio::spawn(layers_sweep(layers, service.clone())),
             tokio::spawn(async move { running.run().await }),

@@ -2,17 +2,20 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use link::{
     Broker, BrokerConfig, Children, Credentials, Desk, EnrollToken, HttpsParent, HttpsParentConfig, Identity,
     Kind, MqttParent, MqttParentConfig, RemoteIssuer, TokenBook, Uplink,
 };
-use model::{Error, Name, Result};
+use model::{Check, Error, Light, Name, Result, Timestamp};
 use tokio::task::JoinHandle;
 use work::SharedClock;
 use zone::{LedgerBook, ZoneConfig, ZoneService};
 
+/// How often a certificate's end is read again.
+const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
 const TOKEN_VALID_MS: i64 = 60 * 60 * 1000;
 
 pub struct ZoneOptions {
@@ -79,6 +82,14 @@ impl ZoneRole {
         let broker = Broker::start(broker).await?;
         let mqtt = MqttParentConfig { broker: own_address(broker.address()).to_string(), me: credentials };
         let mqtt = MqttParent::start(mqtt, Arc::new(service.clone()), service.calls())?;
+        let (certificate, subject) = (certificate_until(options.data.join("identity")), options.name.clone());
+        service.probe_add(Box::new(move |now| {
+            let subject = format!("zone {subject}");
+            match certificate() {
+                Some(until) => zone::health::certificate(&subject, until, now),
+                None => Check::new("certificate", subject, Light::Red, "cannot be read", now),
+            }
+        }));
         let running = service.clone();
         let owner = Arc::new(service);
         let tasks = vec![
@@ -119,6 +130,22 @@ fn own_address(mut address: SocketAddr) -> SocketAddr {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }
     address
+}
+
+/// Says when the certificate in a folder ends; looks again now and then, because it is renewed.
+pub fn certificate_until(dir: PathBuf) -> impl Fn() -> Option<Timestamp> + Send + Sync {
+    let known: Mutex<Option<(Instant, Option<Timestamp>)>> = Mutex::default();
+    move || {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        match *known {
+            Some((at, until)) if at.elapsed() < CERTIFICATE_LOOK => until,
+            _ => {
+                let until = Credentials::load(&dir).ok().flatten().and_then(|kept| kept.valid_until());
+                *known = Some((Instant::now(), until));
+                until
+            }
+        }
+    }
 }
 
 /// Whether a role with this data folder has its certificate already.

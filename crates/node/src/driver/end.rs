@@ -1,12 +1,13 @@
 //! Stopping a container, and removing everything of an instance.
 
+use std::path::Path;
 use std::time::Duration;
 
 use model::{Phase, PhaseEvent, Result};
 use rustix::process::Signal;
 
 use super::{Driver, REMOVE_PAUSE};
-use crate::config::DELETE_GRACE;
+use crate::config::{DELETE_GRACE, DROP_GRACE};
 use crate::shim::Exit;
 use crate::supervise::sweep;
 
@@ -82,7 +83,8 @@ impl Driver {
         }
         self.record.step(PhaseEvent::DeleteAsked);
         self.save();
-        self.end(DELETE_GRACE.min(self.shared.config.stop_grace)).await;
+        let grace = if self.want.borrow().is_some() { DELETE_GRACE } else { DROP_GRACE };
+        self.end(grace.min(self.shared.config.stop_grace)).await;
         match self.everything_remove().await {
             Ok(()) => {
                 self.record.step(PhaseEvent::Gone);
@@ -106,7 +108,11 @@ impl Driver {
         self.force().await?;
         self.shared.network.detach(&self.id).await?;
         let path = self.dir.path().to_owned();
-        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(path)).await;
+        let removed = tokio::task::spawn_blocking(move || {
+            mounts_remove(&path)?;
+            std::fs::remove_dir_all(path)
+        })
+        .await;
         match removed.map_err(|error| model::Error::internal(error.to_string()))? {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -116,4 +122,17 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// Takes off what somebody mounted in an instance's directory: nothing under it could be removed otherwise.
+fn mounts_remove(dir: &Path) -> std::io::Result<()> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new);
+    let mut inside: Vec<&Path> = points.filter(|point| point.starts_with(dir)).collect();
+    inside.reverse();
+    for point in inside {
+        tracing::warn!(point = %point.display(), "a mount is left in the directory of an instance: taken off");
+        rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH)?;
+    }
+    Ok(())
 }

@@ -14,6 +14,9 @@ use crate::supervise::{Shim, sweep};
 /// Layers that are not at hand after this are told to be on their way.
 const PULL_QUIET: Duration = Duration::from_millis(50);
 
+/// How the system says that the disk is full, whoever ran into it.
+const NO_SPACE: &str = "os error 28";
+
 impl Driver {
     /// Takes over what an earlier life of the node left running, or learns how it ended.
     pub(super) async fn adopt(&mut self) {
@@ -69,6 +72,9 @@ impl Driver {
         let pause = self.shared.config.backoff.pause(self.record.failures);
         self.not_before = Some(Instant::now() + pause);
         let message = match &error.hint {
+            _ if error.message.contains(NO_SPACE) => {
+                format!("the disk of the node is full; tried again when there is room ({error})")
+            }
             Some(hint) => format!("{error} ({hint})"),
             None => error.to_string(),
         };

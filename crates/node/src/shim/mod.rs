@@ -96,6 +96,9 @@ pub struct Exit {
     /// The kernel killed a process of the container for want of memory.
     pub oom: bool,
     pub at_us: i64,
+    /// How long it ran, by a clock that nobody sets.
+    #[serde(default)]
+    pub ran_ms: Option<u64>,
 }
 
 fn now_us() -> i64 {

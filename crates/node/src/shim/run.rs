@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
@@ -18,6 +19,9 @@ use crate::sys;
 
 /// The most of a runtime's complaint that is passed on.
 const MESSAGE_CHARS_MAX: usize = 600;
+/// How often, and how far apart, the exit code is written to a disk that is full.
+const EXIT_TRIES: u32 = 20;
+const EXIT_PAUSE: Duration = Duration::from_millis(500);
 
 pub fn run(dir: &InstanceDir) -> io::Result<i32> {
     sys::descriptors_close_on_exec()?;
@@ -51,6 +55,7 @@ fn report(report: &Report) {
 }
 
 struct Container {
+    began: Instant,
     plan: Plan,
     started: Started,
     init: Pid,
@@ -78,7 +83,7 @@ fn start(dir: &InstanceDir) -> Result<Container, String> {
     runtime_start(dir, &plan)?;
     let started = Started { pid, at_us: now_us() };
     json_write(&dir.started(), &started, false).map_err(|e| told("the start cannot be recorded", e))?;
-    Ok(Container { plan, started, init, pidfd, output, control, log })
+    Ok(Container { began: Instant::now(), plan, started, init, pidfd, output, control, log })
 }
 
 fn control_make(dir: &InstanceDir) -> io::Result<OwnedFd> {
@@ -161,9 +166,13 @@ impl Container {
     fn watch(mut self, dir: &InstanceDir) -> io::Result<()> {
         let status = self.pump()?;
         drain(&self.output, &mut self.log);
-        let exit = Exit { code: exit_code(status), oom: self.oom(), at_us: now_us() };
-        json_write(&dir.exit(), &exit, true)?;
+        let ran_ms = u64::try_from(self.began.elapsed().as_millis()).ok();
+        let exit = Exit { code: exit_code(status), oom: self.oom(), at_us: now_us(), ran_ms };
+        let written = json_write(&dir.exit(), &exit, true);
         runtime_delete(&self.plan);
+        if written.is_err() {
+            exit_write(dir, &exit)?;
+        }
         while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
         Ok(())
     }
@@ -204,6 +213,17 @@ impl Container {
     fn oom(&self) -> bool {
         self.plan.oom_files.iter().any(|path| crate::cgroup::oom_kills(path) > 0)
     }
+}
+
+/// A full disk may have room again in a moment; the exit code is worth waiting for.
+fn exit_write(dir: &InstanceDir, exit: &Exit) -> io::Result<()> {
+    for _ in 0..EXIT_TRIES {
+        match json_write(&dir.exit(), exit, true) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => std::thread::sleep(EXIT_PAUSE),
+            done => return done,
+        }
+    }
+    json_write(&dir.exit(), exit, true)
 }
 
 fn exit_code(status: WaitStatus) -> i32 {
