@@ -122,12 +122,7 @@ impl Engine {
     }
 
     /// An instance that is not `wanted` is removed and forgotten.
-    pub(crate) fn driver_spawn(
-        &self,
-        table: &mut BTreeMap<InstanceId, Entry>,
-        record: Record,
-        wanted: bool,
-    ) {
+    pub(crate) fn driver_spawn(&self, table: &mut BTreeMap<InstanceId, Entry>, record: Record, wanted: bool) {
         let id = record.assignment.id.clone();
         let (want, wanted) = watch::channel(wanted.then(|| record.assignment.clone()));
         let observed = record.observed(&self.shared.config.node_name);

@@ -55,7 +55,8 @@ impl Engine {
     pub(crate) async fn orphans_remove(&self) -> Result<()> {
         let shared = self.shared.clone();
         let found = tokio::task::spawn_blocking(move || shared.traces()).await;
-        let found = found.map_err(|error| Error::internal("looking for leftovers broke off").because(error))?;
+        let found =
+            found.map_err(|error| Error::internal("looking for leftovers broke off").because(error))?;
         self.orphans_end(found);
         let swept = self.shared.network.sweep().await?;
         self.shared.orphans.fetch_add(swept as u64, Ordering::Relaxed);

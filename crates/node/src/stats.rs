@@ -74,7 +74,11 @@ impl Engine {
         let now = self.look_at(looked.iter().map(|(id, _)| id.clone()).collect()).await?;
         let usages = now.into_iter().zip(looked).map(|((id, now, memory_bytes), (_, before))| {
             self.shared.sample_put(&id, now);
-            InstanceUsage { id, cpu_milli: before.map_or(0, |before| now.cpu_milli_since(&before)), memory_bytes }
+            InstanceUsage {
+                id,
+                cpu_milli: before.map_or(0, |before| now.cpu_milli_since(&before)),
+                memory_bytes,
+            }
         });
         Ok(usages.collect())
     }

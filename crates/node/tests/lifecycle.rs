@@ -162,6 +162,16 @@ async fn stats(runtime: &str) {
     assert!(second.cpu_milli > 0 && second.cpu_milli < 400, "the quota holds: {second:?}");
     assert_eq!(second.memory_limit_bytes, 32 << 20);
     assert!(second.memory_bytes > 0 && second.pids >= 1, "{second:?}");
+    // In short, for many at once; what does not run is left out.
+    let unknown = model::InstanceId::from_random(99);
+    let first = engine.usage(vec![wanted.id.clone(), unknown.clone()]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let second = engine.usage(vec![unknown, wanted.id.clone()]).await.unwrap();
+    for usages in [first, second] {
+        assert_eq!(usages.len(), 1);
+        assert!(usages[0].id == wanted.id && usages[0].memory_bytes > 0 && usages[0].cpu_milli < 400);
+        assert!(usages[0].cpu_milli > 0, "{usages:?}");
+    }
     world.end(engine).await;
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt};
 use link::{ByteStream, Frame, Kind, TokenBook, TokenRecord};
 use model::exchange::{Ask, InstanceUsage, NodeReport};
-use model::{ChildId, Check, Error, InstanceId, Name, PlaceMode, Result, Sample, Timestamp};
+use model::{Check, ChildId, Error, InstanceId, Name, PlaceMode, Result, Sample, Timestamp};
 use tier::ledger::Write;
 
 use crate::health;
@@ -94,7 +94,8 @@ impl ZoneService {
     /// answer is left out, as are instances that do not run.
     async fn usage(&self, instances: &[InstanceId]) -> Result<Vec<InstanceUsage>> {
         if instances.len() > USAGE_INSTANCES_MAX {
-            let message = format!("the use of {USAGE_INSTANCES_MAX} instances at most can be asked for at once");
+            let message =
+                format!("the use of {USAGE_INSTANCES_MAX} instances at most can be asked for at once");
             return Err(Error::invalid(message).at("instances"));
         }
         let mut by_node: BTreeMap<ChildId, Vec<InstanceId>> = BTreeMap::new();
@@ -107,8 +108,7 @@ impl ZoneService {
             }
         }
         let answers = stream::iter(by_node).map(|(node, ids)| self.usage_on(node, ids));
-        let answers: Vec<Vec<InstanceUsage>> =
-            answers.buffer_unordered(USAGE_NODES_AT_ONCE).collect().await;
+        let answers: Vec<Vec<InstanceUsage>> = answers.buffer_unordered(USAGE_NODES_AT_ONCE).collect().await;
         Ok(answers.into_iter().flatten().collect())
     }
 

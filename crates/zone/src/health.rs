@@ -1,7 +1,7 @@
 //! The zone and its nodes as traffic lights. Pure: what was looked at comes in, checks come out.
 
 use model::exchange::NodeReport;
-use model::{ChildId, Check, Light, Name, PlaceMode, Timestamp};
+use model::{Check, ChildId, Light, Name, PlaceMode, Timestamp};
 
 use crate::stuck::Stuck;
 
@@ -84,9 +84,10 @@ fn node_checks(node: &NodeReport, seen: &Seen<'_>) -> Vec<Check> {
     all.push(match (count, fresh) {
         (0, _) => check(Light::Green, "nothing was found that nobody asked for".to_owned()),
         (count, false) => check(Light::Green, format!("{count} leftovers were removed, none of late")),
-        (count, true) => {
-            check(Light::Yellow, format!("{count} leftovers were found and removed, the last within the hour"))
-        }
+        (count, true) => check(
+            Light::Yellow,
+            format!("{count} leftovers were found and removed, the last within the hour"),
+        ),
     });
     all
 }
@@ -112,7 +113,8 @@ fn lease(subject: &str, node: &NodeReport, now: Timestamp) -> Check {
 }
 
 pub(crate) fn disk(subject: &str, used: u64, total: u64, now: Timestamp) -> Check {
-    let percent = if total == 0 { 0 } else { u64::try_from(u128::from(used) * 100 / u128::from(total)).unwrap_or(100) };
+    let percent =
+        if total == 0 { 0 } else { u64::try_from(u128::from(used) * 100 / u128::from(total)).unwrap_or(100) };
     let free_mib = total.saturating_sub(used) >> 20;
     let message = format!("{percent} % of the disk under its data is used, {free_mib} MiB are free");
     let check = |light| Check::new("disk", subject, light, message, now);
@@ -150,7 +152,8 @@ pub fn certificate(subject: &str, until: Timestamp, now: Timestamp) -> Check {
         _ => format!("good for {days} days more"),
     };
     let check = |light| Check::new("certificate", subject, light, message, now);
-    let hint = "it renews by itself when its parent can be reached; otherwise let it join again with a new token";
+    let hint =
+        "it renews by itself when its parent can be reached; otherwise let it join again with a new token";
     match left_ms {
         left if left < CERTIFICATE_RED_MS => check(Light::Red).hint(hint),
         left if left < CERTIFICATE_YELLOW_MS => check(Light::Yellow).hint(hint),
@@ -171,7 +174,9 @@ fn stuck(subject: &str, seen: &Seen<'_>) -> Option<Check> {
         .stuck
         .iter()
         .take(NAMED_MAX)
-        .map(|one| format!("{} is {} on {} for {} s", one.id, one.phase, name_of(&one.node), one.for_ms / 1000))
+        .map(|one| {
+            format!("{} is {} on {} for {} s", one.id, one.phase, name_of(&one.node), one.for_ms / 1000)
+        })
         .collect();
     let more = match seen.stuck.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
@@ -262,7 +267,11 @@ mod tests {
         check(|n| n.certificate_until = Some(NOW.plus_ms(-1)), Light::Red, "certificate");
         check(|n| n.usage.as_mut().expect("usage").disk_used_bytes = 90, Light::Yellow, "disk");
         check(|n| n.usage.as_mut().expect("usage").disk_used_bytes = 99, Light::Red, "disk");
-        check(|n| (n.id, n.facts.name) = ("id-dirty".into(), "a".parse().expect("a name")), Light::Yellow, "orphan");
+        check(
+            |n| (n.id, n.facts.name) = ("id-dirty".into(), "a".parse().expect("a name")),
+            Light::Yellow,
+            "orphan",
+        );
     }
 
     #[test]

@@ -264,10 +264,7 @@ mod tests {
         assert!(std::fs::metadata(&path).expect("there").len() < 64 << 10, "packed");
         let read = History::load(&path).expect("reads");
         for node in [None, Some("a".into())] {
-            assert_eq!(
-                read.since(node.as_ref(), Timestamp(0)),
-                history.since(node.as_ref(), Timestamp(0))
-            );
+            assert_eq!(read.since(node.as_ref(), Timestamp(0)), history.since(node.as_ref(), Timestamp(0)));
         }
         std::fs::write(&path, b"nothing of ours").expect("writes");
         assert!(History::load(&path).is_err());

@@ -79,9 +79,21 @@ impl World {
     }
 
     pub async fn start(&self, config: EngineConfig) -> model::Result<Engine> {
+        self.start_with(config, Arc::new(HostNetwork)).await
+    }
+
+    pub async fn start_on(&self, config: EngineConfig, network: Arc<dyn node::Network>) -> Engine {
+        self.start_with(config, network).await.unwrap()
+    }
+
+    async fn start_with(
+        &self,
+        config: EngineConfig,
+        network: Arc<dyn node::Network>,
+    ) -> model::Result<Engine> {
         let layers = ["lower", "upper"].map(|name| self.temp.path().join(name)).to_vec();
         let clock = Arc::new(work::SystemClock);
-        Engine::start(config, clock, Arc::new(Layers(layers)), Arc::new(HostNetwork)).await
+        Engine::start(config, clock, Arc::new(Layers(layers)), network).await
     }
 
     /// Removes everything through the engine and then looks for anything that is still there.
