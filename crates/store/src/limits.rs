@@ -40,7 +40,9 @@ pub(crate) const RING_CHANGES_MAX: usize = 4_096;
 pub(crate) const RING_BYTES_MAX: usize = 16 << 20;
 /// Changes that one step of a watch returns.
 pub(crate) const WATCH_BATCH_MAX: usize = 256;
-/// How often PostgreSQL is asked for what other servers committed.
+/// How often PostgreSQL is asked for what other servers committed while it tells of changes by itself.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// The same while it does not.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// One read may take this long before it answers `Unavailable`.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(60);

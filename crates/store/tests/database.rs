@@ -114,6 +114,7 @@ async fn postgres() {
     let server = Postgres::shared().unwrap();
     newer_is_refused(&server.database().unwrap()).await;
     two_servers_agree(&server).await;
+    changes_of_others_are_told(&server).await;
     lost_connections_are_survived(&server).await;
 }
 
@@ -157,6 +158,54 @@ async fn two_servers_agree(server: &Arc<Postgres>) {
     let counts: BTreeSet<u64> = join_all(counts).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(counts, (1..=40).collect());
     join_all(stores.map(Store::close)).await;
+}
+
+/// Three servers write, some of what they write is refused, and listeners are cut off: every server sees every
+/// change once and in the order of the commits.
+async fn changes_of_others_are_told(server: &Arc<Postgres>) {
+    let url = server.database().unwrap();
+    let mut stores = Vec::new();
+    for _ in 0..3 {
+        stores.push(Store::open(&url).await.unwrap());
+    }
+    let followers: Vec<_> = stores
+        .iter()
+        .map(|store| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut watch = store.watch(0).await.unwrap();
+                let mut seen = Vec::new();
+                while seen.len() < 180 {
+                    // A cut connection is an error of this one look.
+                    let Ok(batch) = watch.next_batch().await else { continue };
+                    seen.extend(batch.into_iter().map(|change| change.seq));
+                }
+                seen
+            })
+        })
+        .collect();
+    let writers = (0..6).map(|writer| {
+        let store = stores[writer % 3].clone();
+        tokio::spawn(async move {
+            write(store.clone(), writer % 3, writer).await;
+            let refused = Txn::new().put("k", "x", None, None, json!(1)).check("k", "no such", Some(7));
+            store.commit(refused).await.unwrap_err();
+        })
+    });
+    let cut = async {
+        for _ in 0..4 {
+            let cut = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+            execute(&url, cut).await;
+            tokio::time::sleep(std::time::Duration::from_millis(40)).await;
+        }
+    };
+    let (done, ()) = tokio::join!(join_all(writers), cut);
+    done.into_iter().for_each(Result::unwrap);
+    for follower in followers {
+        assert_eq!(follower.await.unwrap(), (1..=180).collect::<Vec<i64>>());
+    }
+    join_all(stores.into_iter().map(Store::close)).await;
 }
 
 /// Connections are cut while commits run; each commit is applied exactly once all the same.

@@ -2,11 +2,13 @@
 //!
 //! `dialect` is all that differs between the two; `schema` the tables;
 //! `reader` what is read outside commits; `writer` the one task that commits,
-//! with `batch` and `bulk` as its hands; `lock` keeps a second process off.
+//! with `batch` and `bulk` as its hands; `listen` hears of other servers'
+//! commits; `lock` keeps a second process off.
 
 mod batch;
 mod bulk;
 mod dialect;
+mod listen;
 mod lock;
 mod reader;
 mod schema;
@@ -21,7 +23,7 @@ use tokio::task::AbortHandle;
 pub(crate) use reader::Reader;
 
 use crate::feed::{Feed, Watch};
-use crate::limits::{POLL_INTERVAL, QUEUE_MAX, RING_BYTES_MAX, RING_CHANGES_MAX};
+use crate::limits::{QUEUE_MAX, RING_BYTES_MAX, RING_CHANGES_MAX};
 use crate::store::Options;
 use crate::txn::Sealed;
 use crate::{CommitError, Committed, StoreError};
@@ -33,7 +35,7 @@ pub(crate) struct Sql {
     queue: mpsc::Sender<Work>,
     reader: Reader,
     feed: Arc<Feed>,
-    poller: Option<AbortHandle>,
+    follower: Option<AbortHandle>,
 }
 
 impl Sql {
@@ -62,8 +64,9 @@ impl Sql {
             // Only now may those who closed the store open it again.
             drop(closers);
         });
-        let poller = (dialect == Dialect::Postgres).then(|| poll(reader.clone(), feed.clone()));
-        Ok(Self { queue, reader, feed, poller })
+        let follower = (dialect == Dialect::Postgres)
+            .then(|| listen::follow(url.to_owned(), reader.clone(), feed.clone()));
+        Ok(Self { queue, reader, feed, follower })
     }
 
     pub fn reader(&self) -> &Reader {
@@ -113,26 +116,8 @@ impl Sql {
 
 impl Drop for Sql {
     fn drop(&mut self) {
-        if let Some(poller) = &self.poller {
-            poller.abort();
+        if let Some(follower) = &self.follower {
+            follower.abort();
         }
     }
-}
-
-/// Sees what other servers commit. A failed look is not an error: the next one comes soon.
-fn poll(reader: Reader, feed: Arc<Feed>) -> AbortHandle {
-    let task = tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(POLL_INTERVAL).await;
-            if !feed.is_watched() {
-                continue;
-            }
-            match reader.head().await {
-                Ok(seq) => feed.advance(seq),
-                Err(StoreError::Closed) => return,
-                Err(error) => tracing::warn!(%error, "cannot look for changes of other servers"),
-            }
-        }
-    });
-    task.abort_handle()
 }

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::batch::{self, Answer, Outcome};
 use super::dialect::{Connector, Dialect, Fault};
+use super::listen;
 use crate::feed::Feed;
 use crate::limits::{
     BATCH_ATTEMPTS_MAX, BATCH_BYTES_MAX, BATCH_OPS_MAX, BATCH_TIMEOUT, GOODBYE_TIMEOUT, RETRY_PAUSE,
@@ -202,6 +203,9 @@ impl Writer {
         }
         batch::write(&mut tx, &outcome).await?;
         batch::finish(&mut tx, head, &outcome.plan, (self.id, self.batch), self.options).await?;
+        if self.connector.dialect == Dialect::Postgres && outcome.plan.seq > head.seq {
+            listen::tell(&mut tx, outcome.plan.seq).await?;
+        }
         *unsure = Some(outcome);
         tx.commit().await?;
         Ok(unsure.take().expect("set before the commit"))
