@@ -31,6 +31,11 @@ pub mod kind {
     pub const KEY: &str = "key";
     pub const IMAGE: &str = "image";
     pub const IDEMPOTENCY: &str = "idempotency";
+    /// A root server that is there, and who of them holds which duty.
+    pub const SERVER: &str = "server";
+    pub const DUTY: &str = "duty";
+    /// What all root servers share in secret, sealed under the master key.
+    pub const SECRET: &str = "secret";
     /// One per tenant; its version fences creates of several root servers against each other.
     pub const GATE: &str = "gate";
 }
@@ -234,6 +239,34 @@ pub struct IdempotencyRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRecord {}
 
+/// One of several root servers. It writes its record anew with every beat.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerRecord {
+    /// New with every start.
+    pub id: String,
+    /// Where zones and the other servers reach it.
+    pub link_url: String,
+    /// Where REST is served.
+    pub endpoint: String,
+    /// The machine and the folder it runs in.
+    pub place: String,
+    pub beat: u64,
+}
+
+/// Who holds a duty. It changes only when the holder does, so that its version fences the holder's commits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DutyRecord {
+    /// The id of a server; a duty whose holder is not there is vacant.
+    pub holder: String,
+    /// Counts holders.
+    pub term: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretRecord {
+    pub sealed: String,
+}
+
 macro_rules! rows {
     ($($record:ty => $kind:expr),+ $(,)?) => {
         $(impl Row for $record {
@@ -255,6 +288,9 @@ rows! {
     ImageRecord => kind::IMAGE,
     IdempotencyRecord => kind::IDEMPOTENCY,
     GateRecord => kind::GATE,
+    ServerRecord => kind::SERVER,
+    DutyRecord => kind::DUTY,
+    SecretRecord => kind::SECRET,
 }
 
 #[cfg(test)]

@@ -88,6 +88,17 @@ impl ImageStore {
         self.blobs.get(digest)
     }
 
+    /// An empty file for a blob that comes from elsewhere; it is gone when it is dropped.
+    pub fn blob_temp(&self) -> Result<tempfile::NamedTempFile> {
+        self.blobs.temp()
+    }
+
+    /// Gives its name to a blob whose digest the caller has checked and whose bytes are on the disk.
+    pub async fn blob_keep(&self, digest: Digest, size: u64, file: tempfile::NamedTempFile) -> Result<()> {
+        let staged = blob::Staged::new(digest, size, file.into_temp_path());
+        self.blocking(move |store| store.blobs.commit(vec![staged])).await
+    }
+
     /// Deletes blobs that are not in `used` and were last wanted more than `older_than` ago, and says how many
     /// bytes that freed. The age protects an image whose blobs lie here but whose record is not yet committed.
     pub fn blobs_retain(&self, used: &HashSet<Digest>, older_than: Duration) -> Result<u64> {

@@ -31,6 +31,8 @@ pub fn apply(snapshot: &mut Snapshot, change: Change) -> Result<Option<Notice>> 
         kind::KEY => key(snapshot, &id, version, body)?,
         kind::IDEMPOTENCY => idempotency(snapshot, id, body)?,
         kind::GATE => gate(snapshot, &id, version, body.is_some())?,
+        kind::SERVER => keep(&mut snapshot.servers, id, version, body)?,
+        kind::DUTY => keep(&mut snapshot.duties, id, version, body)?,
         // Other crates may keep records of their own in the same store.
         _ => None,
     };
@@ -210,6 +212,20 @@ fn idempotency(snapshot: &mut Snapshot, id: String, body: Option<Value>) -> Told
     match body {
         Some(body) => snapshot.idempotency.insert(id, decode::<IdempotencyRecord>(body)?.at),
         None => snapshot.idempotency.remove(&id),
+    };
+    Ok(None)
+}
+
+/// A kind that is looked up by its id alone and that no watch tells of.
+fn keep<T: crate::tables::Row>(
+    rows: &mut imbl::OrdMap<String, Row<T>>,
+    id: String,
+    version: i64,
+    body: Option<Value>,
+) -> Told {
+    match body {
+        Some(body) => rows.insert(id, row(version, body)?),
+        None => rows.remove(&id),
     };
     Ok(None)
 }

@@ -14,8 +14,8 @@ use model::{
 };
 
 use crate::tables::{
-    ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, SessionRecord, StatusRecord, TenantRecord,
-    TokenRecord, UserRecord, ZoneRecord,
+    DutyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, ServerRecord, SessionRecord,
+    StatusRecord, TenantRecord, TokenRecord, UserRecord, ZoneRecord,
 };
 
 /// A record with the version the store gave it.
@@ -85,6 +85,8 @@ pub struct Snapshot {
     /// When each answer kept for an idempotency key was given.
     pub idempotency: OrdMap<String, model::Timestamp>,
     pub gates: HashMap<TenantId, i64>,
+    pub servers: OrdMap<String, Row<ServerRecord>>,
+    pub duties: OrdMap<String, Row<DutyRecord>>,
 }
 
 impl Snapshot {

@@ -16,7 +16,7 @@ const TOKEN_VALID_MS: i64 = 60 * 60 * 1000;
 impl Tree for TreeService {
     fn ask(&self, zone: &ZoneId, ask: Ask) -> BoxFuture<'_, Result<ByteStream>> {
         let child = ChildId::from(zone);
-        Box::pin(async move { self.0.calls.call(&child, ask).await })
+        Box::pin(async move { self.ask_anywhere(&child, ask).await })
     }
 
     fn wake(&self) {
@@ -24,19 +24,28 @@ impl Tree for TreeService {
     }
 
     fn zone_live(&self, zone: &ZoneId) -> bool {
-        self.core().zone_alive(&ChildId::from(zone))
+        match self.seat() {
+            Some(_) => self.core().zone_alive(&ChildId::from(zone)),
+            None => self.life_told(zone).is_some_and(|life| life.live),
+        }
     }
 
     fn zone_last_seen(&self, zone: &ZoneId) -> Option<Timestamp> {
-        self.core().zone_last_seen(&ChildId::from(zone))
+        match self.seat() {
+            Some(_) => self.core().zone_last_seen(&ChildId::from(zone)),
+            None => self.life_told(zone)?.last_seen,
+        }
     }
 
     fn zone_report(&self, zone: &ZoneId) -> Option<NodeReport> {
-        self.core().zones().into_iter().find(|report| report.id == zone.as_str())
+        match self.seat() {
+            Some(_) => self.core().zones().into_iter().find(|report| report.id == zone.as_str()),
+            None => self.life_told(zone)?.report,
+        }
     }
 
     fn lease_ms(&self) -> i64 {
-        self.0.lease_ms
+        self.0.config.leases.lease_ms
     }
 
     fn certificates(&self) -> Vec<(String, Timestamp)> {
@@ -82,7 +91,7 @@ impl TreeService {
         let expires_at = self.now().plus_ms(TOKEN_VALID_MS);
         let (token, record) = EnrollToken::make(*ca, Kind::Node, None, expires_at);
         let ask = Ask::Admit { digest: record.digest, expires_at };
-        let mut answer = self.0.calls.call(&ChildId::from(zone), ask).await?;
+        let mut answer = self.ask_anywhere(&ChildId::from(zone), ask).await?;
         answer.read_all(ANSWER_MAX).await?;
         Ok(Enrolled { token: token.to_string(), expires_at })
     }

@@ -61,7 +61,9 @@ impl StoreBook {
         let txn = journal(txn, joiner.at, &Actor::root(), line);
         match state.try_commit(txn).await {
             Ok(_) => {
-                self.0.core().zone_add(&id, None, joiner.at);
+                if self.0.seat().is_some() {
+                    self.0.core().zone_add(&id, None, joiner.at);
+                }
                 Ok(())
             }
             Err(CommitError::NameTaken { .. }) => {

@@ -3,21 +3,28 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use model::InstanceEvent;
+use model::{InstanceEvent, Result};
 use store::Txn;
 use tier::Decision;
 
 use super::TreeService;
 use super::core::Folded;
+use super::relay::not_here;
 use crate::history::{Actor, Line, journal};
 use crate::tables::{InstanceRecord, StatusRecord, encode, kind};
 
 impl TreeService {
+    /// Commits under the duty: refused when another server holds the tree.
+    pub(super) async fn commit(&self, txn: Txn) -> Result<()> {
+        let fence = self.0.seat.borrow().clone().ok_or_else(not_here)?;
+        self.0.state.commit(fence.guard(txn)).await.map(drop)
+    }
+
     /// Commits each decision if the instance is still as it was when it was decided about; says whether all were kept.
     pub(super) async fn commit_decided(&self, decided: Vec<(Decision, StatusRecord)>) -> bool {
         let commits = decided.into_iter().map(|(decision, status)| async move {
             match self.decision_txn(&decision, &status) {
-                Some(txn) => (self.0.state.commit(txn).await.is_ok(), decision, status),
+                Some(txn) => (self.commit(txn).await.is_ok(), decision, status),
                 None => (false, decision, status),
             }
         });
@@ -59,7 +66,7 @@ impl TreeService {
     pub(super) async fn commit_folded(&self, folded: Vec<Folded>) -> bool {
         let commits = folded.into_iter().map(|item| async move {
             let kept = match self.folded_txn(&item) {
-                Some(txn) => self.0.state.commit(txn).await,
+                Some(txn) => self.commit(txn).await,
                 // The record is gone already; so is the news.
                 None => return (true, item),
             };

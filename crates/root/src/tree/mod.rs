@@ -8,25 +8,35 @@
 //! ```
 //! [`core`] has no I/O and is what the simulation runs; this file and
 //! [`commit`] give it the store, [`parent`] the links, [`ask`] the questions.
+//!
+//! Of several root servers one has the *seat*: it holds the duty `tree`, and a core that it built from the
+//! store when it got it. The others have an empty core, send zones to the holder and pass questions on
+//! ([`relay`]). Everything is committed under the duty's fence, so a core that is out of date writes nothing.
 
 mod ask;
 mod book;
 mod commit;
 pub mod core;
 mod parent;
+mod relay;
 
 pub use book::StoreBook;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use link::Calls;
-use model::{Error, Result, Timestamp};
+use model::{Error, Result, Timestamp, ZoneId};
 use tier::{Doors, Leases, ParentConfig};
+use tokio::sync::watch;
 use work::{SharedClock, Wake};
 
 use self::core::Core;
+use crate::duty::{self, Fence};
 use crate::image::ImageStore;
+use crate::peer::{Peers, ZoneLife};
+use crate::replica::Replica;
 use crate::state::{NoticeBody, State};
 
 /// Instances decided about, and folded, in one batch.
@@ -44,6 +54,12 @@ pub struct TreeConfig {
     pub leases: Leases,
 }
 
+impl TreeConfig {
+    fn core(&self, epoch: u64) -> Core {
+        Core::new(ParentConfig { leases: self.leases, ..ParentConfig::over_zones(epoch) })
+    }
+}
+
 impl Default for TreeConfig {
     fn default() -> Self {
         Self { leases: Leases::ZONES }
@@ -56,7 +72,14 @@ pub struct TreeService(Arc<Inner>);
 
 struct Inner {
     state: State,
+    config: TreeConfig,
     images: ImageStore,
+    peers: Peers,
+    replica: Replica,
+    /// Ours while we hold the tree and the core is loaded.
+    seat: watch::Sender<Option<Fence>>,
+    /// What the holder says of the zones, where that is another server.
+    lives: Mutex<HashMap<ZoneId, ZoneLife>>,
     core: Mutex<Core>,
     doors: Doors,
     calls: Calls,
@@ -66,38 +89,79 @@ struct Inner {
     since: Mutex<i64>,
     /// The fingerprint of the CA that tokens name; set where zones may join.
     ca: OnceLock<[u8; 32]>,
-    lease_ms: i64,
     /// Certificates of this root with their ends, for its health.
     certificates: OnceLock<Vec<(String, Timestamp)>>,
 }
 
 impl TreeService {
-    /// Builds the tree from the store. [`TreeService::run`] sets it going.
+    /// The tree of the only server of a store, built from it. [`TreeService::run`] sets it going.
     pub async fn open(
         state: State,
         images: ImageStore,
         clock: SharedClock,
         config: TreeConfig,
     ) -> Result<Self> {
-        let epoch = state.store().counter_next(EPOCH).await.map_err(Error::from)?;
-        let parent = ParentConfig { leases: config.leases, ..ParentConfig::over_zones(epoch) };
-        let core = Core::new(parent);
+        let tree = Self::open_among(state, images, clock, config, Peers::none());
+        let fence = tree.0.peers.duties().wait_held(duty::TREE).await;
+        tree.sit_down(fence).await?;
+        Ok(tree)
+    }
+
+    /// The tree of one of several servers; it is empty until the server holds it.
+    pub fn open_among(
+        state: State,
+        images: ImageStore,
+        clock: SharedClock,
+        config: TreeConfig,
+        peers: Peers,
+    ) -> Self {
         let inner = Inner {
+            replica: Replica::new(images.clone(), peers.clone()),
+            core: Mutex::new(config.core(0)),
             state,
+            config,
             images,
-            core: Mutex::new(core),
+            peers,
+            seat: watch::Sender::new(None),
+            lives: Mutex::default(),
             doors: Doors::new(),
             calls: Calls::new(),
             clock,
             wake: Wake::new(),
             since: Mutex::new(-1),
             ca: OnceLock::new(),
-            lease_ms: config.leases.lease_ms,
             certificates: OnceLock::new(),
         };
-        let tree = Self(Arc::new(inner));
-        tree.reload();
-        Ok(tree)
+        Self(Arc::new(inner))
+    }
+
+    pub fn peers(&self) -> &Peers {
+        &self.0.peers
+    }
+
+    pub fn replica(&self) -> &Replica {
+        &self.0.replica
+    }
+
+    /// The right to decide, while this server has the seat.
+    fn seat(&self) -> Option<Fence> {
+        let seat = self.0.seat.borrow().clone()?;
+        (self.0.peers.duties().held(duty::TREE).as_ref() == Some(&seat)).then_some(seat)
+    }
+
+    /// Builds the core from the store, under an epoch that is above that of every holder before.
+    async fn sit_down(&self, fence: Fence) -> Result<()> {
+        let epoch = self.0.state.store().counter_next(EPOCH).await.map_err(Error::from)?;
+        *self.core() = self.0.config.core(epoch);
+        self.reload();
+        self.0.seat.send_replace(Some(fence));
+        Ok(())
+    }
+
+    /// Another server holds the tree: what we know of it is forgotten, and zones that wait here go there.
+    fn get_up(&self) {
+        self.0.seat.send_replace(None);
+        *self.core() = self.0.config.core(0);
     }
 
     /// Lets zones join with tokens that name this CA.
@@ -115,8 +179,32 @@ impl TreeService {
         self.0.calls.clone()
     }
 
-    /// Runs until dropped: wakes on changes of the state, reports and lapsing leases.
+    /// Runs until dropped: places and folds while this server holds the tree, and follows the holder otherwise.
     pub async fn run(&self) {
+        tokio::join!(self.reign(), self.lives_follow());
+    }
+
+    async fn reign(&self) {
+        let duties = self.0.peers.duties();
+        loop {
+            let fence = duties.wait_held(duty::TREE).await;
+            if *self.0.seat.borrow() != Some(fence.clone())
+                && let Err(error) = self.sit_down(fence.clone()).await
+            {
+                tracing::warn!(%error, "the tree cannot be loaded yet");
+                tokio::time::sleep(RETRY_PAUSE).await;
+                continue;
+            }
+            tokio::select! {
+                () = duties.wait_lost(&fence) => {}
+                () = self.serve() => {}
+            }
+            self.get_up();
+        }
+    }
+
+    /// Wakes on changes of the state, reports and lapsing leases.
+    async fn serve(&self) {
         let mut changed = self.0.state.changed();
         let wake = self.0.wake.clone();
         let forward = async {

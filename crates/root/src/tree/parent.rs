@@ -3,16 +3,18 @@
 use futures::future::BoxFuture;
 use link::{BlobSource, ParentHandler};
 use model::exchange::{Ack, Revision};
-use model::{ChildId, Desired, Digest, Error, Facts, Observed, Pulse, Result, ZoneId};
+use model::{ChildId, Desired, Digest, Facts, Observed, Pulse, Result, ZoneId};
 use store::Txn;
 
 use super::TreeService;
+use super::relay::not_here;
 use crate::tables::{ZoneRecord, encode, kind};
 
 impl ParentHandler for TreeService {
     fn observed(&self, child: &ChildId, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
         let child = child.clone();
         Box::pin(async move {
+            self.seat().ok_or_else(not_here)?;
             let facts = observed.facts.clone();
             let (ack, facts_new) = self.core().zone_observed(&child, observed, self.now());
             if facts_new {
@@ -26,13 +28,21 @@ impl ParentHandler for TreeService {
     fn desired(&self, child: &ChildId, have: Option<Revision>) -> BoxFuture<'_, Result<Desired>> {
         let child = child.clone();
         Box::pin(async move {
+            self.seat().ok_or_else(not_here)?;
+            let mut seat = self.0.seat.subscribe();
             let read = |child: &ChildId, have| self.core().zone_desired(child, have);
-            Ok(self.0.doors.wait(&child, have, read).await)
+            tokio::select! {
+                desired = self.0.doors.wait(&child, have, read) => Ok(desired),
+                _ = seat.wait_for(Option::is_none) => Err(not_here()),
+            }
         })
     }
 
     fn link_state(&self, child: &ChildId, up: bool) {
         let now = self.now();
+        if self.seat().is_none() {
+            return;
+        }
         match up {
             true => self.core().zone_heard(child, now),
             false => self.core().zone_lost(child, now),
@@ -42,23 +52,26 @@ impl ParentHandler for TreeService {
 
     fn heard(&self, child: &ChildId, _pulse: Option<&Pulse>) {
         let now = self.now();
-        self.core().zone_heard(child, now);
+        if self.seat().is_none() {
+            return;
+        }
+        let mut core = self.core();
+        if !core.zone_known(child)
+            && let Ok(zone) = child.as_str().parse()
+        {
+            // It joined through another server, and its record is on its way to the core.
+            core.zone_add(&zone, None, now);
+        }
+        core.zone_heard(child, now);
     }
 
     fn blob(&self, _child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>> {
-        let path = self.0.images.blob_path(digest);
         let digest = digest.clone();
-        Box::pin(async move {
-            match path {
-                Some(path) => BlobSource::from_file(&path).await,
-                None => Err(Error::not_found(format!("blob {digest}"))),
-            }
-        })
+        Box::pin(async move { BlobSource::from_file(&self.0.replica.blob(&digest).await?).await })
     }
 
     fn admits(&self, child: &ChildId) -> bool {
-        let removed = |id: ZoneId| self.0.state.snapshot().removed.contains_key(&id);
-        !child.as_str().parse().is_ok_and(removed) && self.core().zone_known(child)
+        child.as_str().parse().is_ok_and(|zone| self.0.state.snapshot().zones.contains_key::<ZoneId>(&zone))
     }
 }
 
@@ -76,7 +89,7 @@ impl TreeService {
         let record = ZoneRecord { facts: Some(facts), ..ZoneRecord::clone(zone) };
         // Under the version that was read: what an operator changes or removes in this moment stays so.
         let txn = Txn::new().update(kind::ZONE, &id, zone.version, encode(&record));
-        if let Err(error) = self.0.state.commit(txn).await {
+        if let Err(error) = self.commit(txn).await {
             tracing::warn!(%error, zone = %zone.name, "the facts of a zone were not kept");
         }
     }
