@@ -1,14 +1,56 @@
 //! The first start: a tenant, an operator and all its credentials.
 
+use std::path::Path;
+
+use link::Ca;
 use model::{Error, Name, Quota, Result, Role, TenantId, TokenId, UserId};
 use serde::{Deserialize, Serialize};
-use store::Txn;
+use store::{CommitError, Txn};
 
-use crate::auth::{hash_hex, secret_new, token_secret};
+use crate::auth::{MasterKey, hash_hex, secret_new, token_secret};
 use crate::cloud::Cloud;
 use crate::history::{self, Actor, Line};
 use crate::ops::key;
-use crate::tables::{KeyRecord, TenantRecord, TokenRecord, UserRecord, encode, kind};
+use crate::state::State;
+use crate::tables::{KeyRecord, SecretRecord, TenantRecord, TokenRecord, UserRecord, decode, encode, kind};
+
+/// The record that holds the CA of all root servers.
+const CA: &str = "ca";
+
+#[derive(Serialize, Deserialize)]
+struct CaFiles {
+    key: String,
+    cert: String,
+}
+
+/// The CA that all root servers share: in the store, sealed under the master key. The first server puts it
+/// there, made new or as `dir` has it from the time when it was the only one.
+pub async fn ca_shared(state: &State, master: &MasterKey, dir: &Path) -> Result<Ca> {
+    let context = format!("{}/{CA}", kind::SECRET);
+    loop {
+        if let Some(record) = state.store().get(kind::SECRET, CA).await? {
+            let record: SecretRecord = decode(record.body)?;
+            let files = master.unseal(&context, &record.sealed).map_err(|_| {
+                Error::invalid("the master key of this server is not the one of this cloud")
+                    .hint("copy master.key from a server that runs, or name the right file as key_file")
+            })?;
+            let files: CaFiles = serde_json::from_slice(&files)
+                .map_err(|error| Error::internal("the CA in the store cannot be read").because(error))?;
+            return Ca::from_pem(&files.key, &files.cert);
+        }
+        let (key, cert) = match Ca::read(dir)? {
+            Some(files) => files,
+            None => Ca::make()?,
+        };
+        let files = serde_json::to_vec(&CaFiles { key, cert }).expect("plain data");
+        let record = SecretRecord { sealed: master.seal(&context, &files) };
+        match state.try_commit(Txn::new().insert(kind::SECRET, CA, None, None, encode(&record))).await {
+            // Another server was quicker, or this one: what is in the store counts.
+            Ok(_) | Err(CommitError::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
 
 /// The operators' tenant.
 pub const MAIN: &str = "main";

@@ -7,11 +7,14 @@ use work::SharedClock;
 
 use crate::auth::{MasterKey, Passwords, Principal, RateLimit};
 use crate::config::Config;
+use crate::duty::Duties;
 use crate::heal::Healer;
 use crate::image::ImageStore;
 use crate::metrics::Metrics;
 use crate::ops::quota::Gates;
+use crate::peer::Peers;
 use crate::port::Tree;
+use crate::replica::Replica;
 use crate::state::State;
 
 /// Password attempts of one account from one address.
@@ -34,13 +37,16 @@ pub struct Cloud {
     pub passwords: Passwords,
     pub metrics: Metrics,
     pub healer: Healer,
+    /// Which of several root servers does what.
+    pub duties: Duties,
+    pub replica: Replica,
     pub(crate) gates: Gates,
     pub(crate) logins: RateLimit,
     pub(crate) addresses: RateLimit,
 }
 
 impl Cloud {
-    /// Reads the master key from the data folder, or makes it.
+    /// For the only server of a store. Reads the master key from the data folder, or makes it.
     pub async fn new(
         config: Config,
         state: State,
@@ -48,13 +54,24 @@ impl Cloud {
         images: ImageStore,
         clock: SharedClock,
     ) -> Result<Shared> {
-        // The key is made before the first tenant, so tenants without it mean that it was lost or left elsewhere.
-        let master = match state.snapshot().tenants.is_empty() {
-            true => MasterKey::open(&config.data.join("master.key"))?,
-            false => MasterKey::open_present(&config.data.join("master.key"))?,
-        };
+        let master = master_open(&config, &state)?;
+        Self::among(config, state, tree, images, clock, master, &Peers::none()).await
+    }
+
+    /// For one of several servers.
+    pub async fn among(
+        config: Config,
+        state: State,
+        tree: Arc<dyn Tree>,
+        images: ImageStore,
+        clock: SharedClock,
+        master: MasterKey,
+        peers: &Peers,
+    ) -> Result<Shared> {
         Ok(Arc::new(Self {
             gates: Gates::new(config.shared_store()),
+            duties: peers.duties().clone(),
+            replica: Replica::new(images.clone(), peers.clone()),
             config,
             state,
             tree,
@@ -71,6 +88,16 @@ impl Cloud {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+}
+
+/// Opens the master key. It is made before the first tenant, so tenants without it mean that it was lost or
+/// left elsewhere.
+pub fn master_open(config: &Config, state: &State) -> Result<MasterKey> {
+    let path = config.master_key();
+    match state.snapshot().tenants.is_empty() {
+        true => MasterKey::open(&path),
+        false => MasterKey::open_present(&path),
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Config {
     /// `sqlite:PATH`, `postgres://…` or `memory:`; a file in `data` when absent.
     #[serde(default)]
     pub database: Option<String>,
+    /// The master key, which all root servers of a cloud share; `master.key` in `data` when absent.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
     #[serde(default = "upload_default")]
     pub image_upload_max_bytes: u64,
     /// A client must send the head of a request within this, and an idle connection ends after it.
@@ -50,6 +53,7 @@ impl Config {
             listen: listen_default(),
             data: data.into(),
             database: None,
+            key_file: None,
             image_upload_max_bytes: IMAGE_UPLOAD_MAX_DEFAULT,
             head_timeout_ms: HEAD_TIMEOUT_MS_DEFAULT,
         }
@@ -57,6 +61,10 @@ impl Config {
 
     pub fn database_url(&self) -> String {
         self.database.clone().unwrap_or_else(|| format!("sqlite:{}", self.data.join("root.db").display()))
+    }
+
+    pub fn master_key(&self) -> PathBuf {
+        self.key_file.clone().unwrap_or_else(|| self.data.join("master.key"))
     }
 
     /// Whether other root servers may write to the same store.

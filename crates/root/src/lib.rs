@@ -33,8 +33,8 @@ pub mod sweep;
 pub mod tables;
 pub mod tree;
 
-pub use bootstrap::{AdminCredentials, Endpoints, admin_renew, bootstrap, bootstrap_kept};
-pub use cloud::{Caller, Cloud, Shared};
+pub use bootstrap::{AdminCredentials, Endpoints, admin_renew, bootstrap, bootstrap_kept, ca_shared};
+pub use cloud::{Caller, Cloud, Shared, master_open};
 pub use config::Config;
 pub use http::server::{Running, serve};
 pub use port::Tree;

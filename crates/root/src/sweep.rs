@@ -7,6 +7,7 @@ use store::Txn;
 
 use crate::cloud::{Cloud, Shared};
 use crate::config::IDEMPOTENCY_KEPT;
+use crate::duty::{self, Fence};
 use crate::ops::image::digests_used;
 use crate::tables::kind;
 
@@ -16,14 +17,20 @@ const SWEEP_BATCH_MAX: usize = 500;
 /// Layers younger than this may belong to an import on its way.
 const BLOB_GRACE: Duration = Duration::from_secs(24 * 3600);
 
-/// Runs for ever.
+/// Runs for ever: the store is swept by one server, each disk by its own.
 pub async fn run(cloud: Shared) {
-    let wake = work::Wake::new();
-    work::drive("sweep", wake, SWEEP_EVERY, || async { sweep(&cloud).await }).await;
+    let store = cloud.duties.while_held(duty::SWEEP, |fence| {
+        let cloud = cloud.clone();
+        async move {
+            work::drive("sweep", work::Wake::new(), SWEEP_EVERY, || sweep(&cloud, &fence)).await;
+        }
+    });
+    let disk = work::drive("layers", work::Wake::new(), SWEEP_EVERY, || layers_sweep(&cloud));
+    tokio::join!(store, disk);
 }
 
 /// One pass; what is too much for one transaction waits for the next pass.
-pub async fn sweep(cloud: &Cloud) -> Result<()> {
+pub async fn sweep(cloud: &Cloud, fence: &Fence) -> Result<()> {
     let snapshot = cloud.state.snapshot();
     let now = cloud.now();
     let kept_since = now.plus_ms(-(IDEMPOTENCY_KEPT.as_millis() as i64));
@@ -38,9 +45,13 @@ pub async fn sweep(cloud: &Cloud) -> Result<()> {
         txn = txn.delete(kind, id, None);
     }
     if !txn.is_empty() {
-        cloud.state.commit(txn).await?;
+        cloud.state.commit(fence.guard(txn)).await?;
     }
-    let used = digests_used(&snapshot);
+    Ok(())
+}
+
+async fn layers_sweep(cloud: &Cloud) -> Result<()> {
+    let used = digests_used(&cloud.state.snapshot());
     let images = cloud.images.clone();
     tokio::task::spawn_blocking(move || images.blobs_retain(&used, BLOB_GRACE))
         .await

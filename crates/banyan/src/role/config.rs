@@ -26,6 +26,8 @@ struct RootFile {
     #[serde(default = "rest_default")]
     listen: SocketAddr,
     database: Option<String>,
+    /// The master key that all root servers of a cloud share [default: master.key in the data folder].
+    key_file: Option<PathBuf>,
     /// Where zones come to.
     #[serde(default = "root_link_default")]
     link_listen: SocketAddr,
@@ -121,7 +123,9 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
     let mut config = ::root::Config::new(&file.data);
     config.listen = file.listen;
     config.database = file.database;
+    config.key_file = file.key_file;
     let options = RootOptions {
+        admin_renew: !config.shared_store(),
         config,
         link_listen: file.link_listen,
         link_names: with_loopback(file.names),

@@ -1,15 +1,19 @@
 //! Root: the store, the tree, the API, and the listener that zones come to.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
+use link::limits::CERT_VALID;
 use link::{Ca, Children, Desk, EnrollToken, HttpsParent, HttpsParentConfig, Identity, Kind};
 use model::{Error, Name, Result};
+use root::auth::MasterKey;
+use root::duty::Duties;
 use root::image::ImageStore;
+use root::peer::Peers;
 use root::tree::{StoreBook, TreeConfig, TreeService};
 use root::{AdminCredentials, Cloud, Config, Endpoints, Running, State};
+use tokio::task::JoinHandle;
 use work::SharedClock;
 
 pub struct RootOptions {
@@ -20,6 +24,9 @@ pub struct RootOptions {
     pub link_names: Vec<String>,
     /// Where the first operator's credentials are kept.
     pub admin: PathBuf,
+    /// Whether lost credentials are made anew: right where the owner of the data folder owns the cloud, and
+    /// wrong on the second of several root servers.
+    pub admin_renew: bool,
 }
 
 /// A root that runs until it is dropped.
@@ -28,8 +35,9 @@ pub struct RootRole {
     pub admin: Option<AdminCredentials>,
     link: HttpsParent,
     tree: TreeService,
+    duties: Duties,
     state: State,
-    tree_task: tokio::task::JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl RootRole {
@@ -41,48 +49,27 @@ impl RootRole {
         })?;
         let state = State::open(store).await?;
         let images = ImageStore::open(data.join("images"))?;
-        let tree =
-            TreeService::open(state.clone(), images.clone(), clock.clone(), TreeConfig::default()).await?;
+        let master = root::master_open(&options.config, &state)?;
+        let (ca, peers) = among(&options, &state, &master).await?;
+        let duties = peers.duties().clone();
+        let tree = tree_open(&state, &images, &clock, &peers).await?;
+        let config = options.config.clone();
+        let dyn_tree = Arc::new(tree.clone());
         let cloud =
-            Cloud::new(options.config.clone(), state.clone(), Arc::new(tree.clone()), images, clock.clone())
-                .await?;
-        let endpoint = format!("http://{}", options.config.listen);
-        let endpoints =
-            Endpoints { endpoint: endpoint.clone(), s3_endpoint: String::new(), ec2_endpoint: endpoint };
-        let keep = |admin: &AdminCredentials| crate::up::admin_write(&options.admin, admin);
-        let admin = match root::bootstrap_kept(&cloud, endpoints.clone(), keep).await? {
-            // Whoever owns the data folder owns the cloud: a lost file is made anew, and the old credentials end.
-            None if !options.admin.exists() => {
-                let renewed = root::admin_renew(&cloud, endpoints).await?;
-                keep(&renewed)?;
-                tracing::warn!(file = %options.admin.display(), "the credentials file was gone; made new ones");
-                Some(renewed)
-            }
-            admin => admin,
-        };
+            Cloud::among(config, state.clone(), dyn_tree, images, clock.clone(), master, &peers).await?;
+        let link = link_start(&options, &ca, &tree, clock).await?;
+        duties.join(link_url(&options, &link), rest_url(&options), place(&data)).await?;
+        let beating = duties.clone();
+        let mut tasks = vec![tokio::spawn(async move { beating.run().await })];
+        let admin = admin_ensure(&options, &cloud).await?;
         root::ops::image::builtin_ensure(&cloud).await?;
-        let ca = Arc::new(Ca::create_or_load(&data.join("ca"))?);
-        tree.join_with(ca.fingerprint());
-        let book = Arc::new(StoreBook::new(tree.clone()));
-        let server = ca.issue_fresh(
-            Identity::new(Kind::Server, "root"),
-            &options.link_names,
-            Duration::from_secs(365 * 24 * 3600),
-        )?;
-        let desk = Desk { kind: Kind::Zone, parent: None, issuer: ca.clone(), book, clock };
-        let parent = HttpsParentConfig {
-            listen: options.link_listen,
-            server,
-            children: Children::zones(),
-            desk: Some(desk),
-            issuer: Some(ca.clone()),
-            peers: None,
-        };
-        let link = HttpsParent::start(parent, Arc::new(tree.clone()), tree.calls()).await?;
+        let (running, copying, followed) = (tree.clone(), tree.clone(), state.clone());
+        tasks.push(tokio::spawn(async move { running.run().await }));
+        if options.config.shared_store() {
+            tasks.push(tokio::spawn(async move { copying.replica().run(&followed).await }));
+        }
         let api = root::serve(cloud).await?;
-        let running = tree.clone();
-        let tree_task = tokio::spawn(async move { running.run().await });
-        Ok(Self { api, admin, link, tree, state, tree_task })
+        Ok(Self { api, admin, link, tree, duties, state, tasks })
     }
 
     /// Where REST is served.
@@ -100,10 +87,109 @@ impl RootRole {
         self.tree.zone_token(Some(name.clone())).await?.token.parse()
     }
 
+    /// Ends in good order: other root servers take over at once.
     pub async fn stop(self) {
-        let Self { api, tree_task, state, .. } = self;
-        tree_task.abort();
+        let Self { api, duties, tasks, state, .. } = self;
+        tasks.iter().for_each(JoinHandle::abort);
+        duties.leave().await;
         api.shutdown().await;
         state.close().await;
     }
+}
+
+/// The CA, and the other root servers. With SQLite this root is alone and its CA lies in its folder.
+async fn among(options: &RootOptions, state: &State, master: &MasterKey) -> Result<(Arc<Ca>, Peers)> {
+    let dir = options.config.data.join("ca");
+    if !options.config.shared_store() {
+        return Ok((Arc::new(Ca::create_or_load(&dir)?), Peers::none()));
+    }
+    let ca = Arc::new(root::ca_shared(state, master, &dir).await?);
+    let duties = Duties::shared(state.clone());
+    let id = duties.id().unwrap_or_default();
+    let credentials = ca.issue_fresh(Identity::new(Kind::Root, id), &[], CERT_VALID)?;
+    Ok((ca, Peers::new(duties, credentials)))
+}
+
+async fn tree_open(
+    state: &State,
+    images: &ImageStore,
+    clock: &SharedClock,
+    peers: &Peers,
+) -> Result<TreeService> {
+    let (state, images, clock) = (state.clone(), images.clone(), clock.clone());
+    match peers.duties().id() {
+        None => TreeService::open(state, images, clock, TreeConfig::default()).await,
+        Some(_) => Ok(TreeService::open_among(state, images, clock, TreeConfig::default(), peers.clone())),
+    }
+}
+
+async fn link_start(
+    options: &RootOptions,
+    ca: &Arc<Ca>,
+    tree: &TreeService,
+    clock: SharedClock,
+) -> Result<HttpsParent> {
+    tree.join_with(ca.fingerprint());
+    let book = Arc::new(StoreBook::new(tree.clone()));
+    let server = ca.issue_fresh(Identity::new(Kind::Server, "root"), &options.link_names, CERT_VALID)?;
+    let parent = HttpsParentConfig {
+        listen: options.link_listen,
+        server,
+        children: Children::zones(),
+        desk: Some(Desk { kind: Kind::Zone, parent: None, issuer: ca.clone(), book, clock }),
+        issuer: Some(ca.clone()),
+        peers: Some(Arc::new(tree.clone())),
+    };
+    HttpsParent::start(parent, Arc::new(tree.clone()), tree.calls()).await
+}
+
+/// The first operator's credentials: made by the first root server, made anew where the file was lost.
+async fn admin_ensure(options: &RootOptions, cloud: &Cloud) -> Result<Option<AdminCredentials>> {
+    let endpoint = format!("http://{}", options.config.listen);
+    let endpoints =
+        Endpoints { endpoint: endpoint.clone(), s3_endpoint: String::new(), ec2_endpoint: endpoint };
+    let present = options.admin.exists();
+    let keep = |admin: &AdminCredentials| crate::up::admin_write(&options.admin, admin);
+    let made = root::bootstrap_kept(cloud, endpoints.clone(), keep).await?;
+    if made.is_some() || present {
+        return Ok(made);
+    }
+    // Another server was quicker: what was kept here is of no use.
+    let _ = std::fs::remove_file(&options.admin);
+    if !options.admin_renew {
+        return Ok(None);
+    }
+    // Whoever owns the data folder owns the cloud: a lost file is made anew, and the old credentials end.
+    let renewed = root::admin_renew(cloud, endpoints).await?;
+    keep(&renewed)?;
+    tracing::warn!(file = %options.admin.display(), "the credentials file was gone; made new ones");
+    Ok(Some(renewed))
+}
+
+/// Where zones and other root servers reach this one: its first name, and the port that it got.
+fn link_url(options: &RootOptions, link: &HttpsParent) -> String {
+    format!("https://{}:{}", host(options), link.address().port())
+}
+
+fn rest_url(options: &RootOptions) -> String {
+    let listen = options.config.listen;
+    match listen.ip().is_unspecified() {
+        true => format!("http://{}:{}", host(options), listen.port()),
+        false => format!("http://{listen}"),
+    }
+}
+
+fn host(options: &RootOptions) -> String {
+    let name = options.link_names.first().map_or("127.0.0.1", String::as_str);
+    match name.parse::<Ipv6Addr>() {
+        Ok(address) => format!("[{address}]"),
+        Err(_) => name.to_owned(),
+    }
+}
+
+/// The machine and the folder, by which a server knows what is left of an earlier life of its own.
+fn place(data: &Path) -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
+    format!("{}:{}", name.trim(), data.display())
 }

@@ -59,7 +59,7 @@ impl MasterKey {
             "the master key {} is missing, but the database is in use",
             path.display()
         ))
-        .hint("put back the key from the copy of this folder; without it access keys cannot be read"))
+        .hint("copy the file from another root server, or from a copy of this folder; without it access keys cannot be read"))
     }
 
     fn read(path: &Path, mut file: fs::File) -> Result<Self> {

@@ -16,6 +16,7 @@ use store::Txn;
 use self::orphan::Orphans;
 use self::stuck::{Act, Heal, Stuck, Watcher};
 use crate::cloud::{Cloud, Shared};
+use crate::duty;
 use crate::history::{self, Actor, Line};
 use crate::ops::health;
 use crate::state::Snapshot;
@@ -67,6 +68,10 @@ pub async fn run(cloud: Shared) {
 pub async fn heal(cloud: &Cloud) -> Result<()> {
     let snapshot = cloud.state.snapshot();
     let heals = locked(&cloud.healer.watcher).look(&snapshot, cloud.now(), |zone| cloud.tree.zone_live(zone));
+    // Every server sees what is stuck; the one that holds the tree does something about it.
+    if cloud.duties.held(duty::TREE).is_none() {
+        return Ok(());
+    }
     for heal in heals {
         heal_one(cloud, &snapshot, heal).await?;
     }

@@ -27,6 +27,8 @@ use crate::cloud::{Caller, Shared};
 use crate::ops::instance_ask::{self, ExecAsk};
 use crate::ops::watch::Watch;
 
+/// How long a watch waits for the point it begins at.
+const CATCH_UP: Duration = Duration::from_secs(2);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long an answer may hold back its head, so that an early error becomes a status.
 const FIRST_FRAME: Duration = Duration::from_millis(500);
@@ -208,6 +210,11 @@ pub async fn watch(
         })?),
         None => pairs.number("since")?,
     };
+    if let Some(since) = since {
+        // The point may come from another server that is a moment ahead.
+        let mut changed = cloud.state.changed();
+        let _ = tokio::time::timeout(CATCH_UP, changed.wait_for(|seq| *seq >= since)).await;
+    }
     let watch = Watch::new(&cloud, kind, pairs.get("name").map(str::to_owned), since)?;
     let ended = Box::pin(ended(cloud.clone(), caller.clone(), ending));
     let events = watch_events(cloud, caller, watch).take_until(ended);

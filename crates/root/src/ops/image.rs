@@ -86,15 +86,29 @@ async fn record(
         source,
         created_at: cloud.now(),
     };
-    let txn = insert(&record, cloud, &caller.actor()).check(kind::TENANT, &tenant.id, Some(tenant.version));
+    let message = match spread(cloud, &record).await {
+        Some(why) => format!("{}; on this root server only: {why}", record.source),
+        None => record.source.clone(),
+    };
+    let txn = insert(&record, cloud, &caller.actor(), message).check(
+        kind::TENANT,
+        &tenant.id,
+        Some(tenant.version),
+    );
     let version = cloud.state.commit(txn).await?.versions[0];
     Ok(view::image(&snapshot, &Versioned { version, value: record.into() }))
 }
 
-fn insert(record: &ImageRecord, cloud: &Cloud, actor: &Actor) -> Txn {
+/// Has another root server keep the layers too; says why none does although there are others.
+async fn spread(cloud: &Cloud, record: &ImageRecord) -> Option<String> {
+    let layers = record.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
+    cloud.replica.spread(layers).await.err().map(|error| error.message)
+}
+
+fn insert(record: &ImageRecord, cloud: &Cloud, actor: &Actor, message: String) -> Txn {
     let tenant = Some(record.tenant.as_str());
     let txn = Txn::new().insert(kind::IMAGE, &record.id, tenant, Some(record.name.as_str()), encode(record));
-    journal(txn, cloud, actor, record, "create", record.source.clone())
+    journal(txn, cloud, actor, record, "create", message)
 }
 
 fn journal(txn: Txn, cloud: &Cloud, actor: &Actor, row: &ImageRecord, verb: &str, message: String) -> Txn {
@@ -131,7 +145,7 @@ pub async fn builtin_ensure(cloud: &Cloud) -> Result<()> {
         source: "built-in".to_owned(),
         created_at: cloud.now(),
     };
-    match cloud.state.commit(insert(&record, cloud, &Actor::root())).await {
+    match cloud.state.commit(insert(&record, cloud, &Actor::root(), record.source.clone())).await {
         // Another server was quicker.
         Err(error) if error.kind == ErrorKind::Conflict => Ok(()),
         other => other.map(drop),

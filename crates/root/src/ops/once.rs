@@ -3,7 +3,7 @@
 //! The answer is inserted in the transaction of the create itself, so of two
 //! creates at the same time one commits and the other finds its answer.
 
-use model::{Error, Result};
+use model::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::Txn;
@@ -93,6 +93,10 @@ impl Once {
     }
 }
 
+fn refusal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Conflict | ErrorKind::VersionMismatch | ErrorKind::QuotaExceeded)
+}
+
 /// Gives the kept answer, or runs the create; a create that lost a race gives the winner's answer.
 pub async fn once<T, F>(cloud: &Cloud, once: Option<&Once>, create: F) -> Result<T>
 where
@@ -106,7 +110,8 @@ where
         return Ok(answer);
     }
     match create().await {
-        Err(error) if error.kind == model::ErrorKind::Conflict => match key.replay(cloud).await? {
+        // Another server may have done it a moment ago, in which case any refusal can be its doing.
+        Err(error) if refusal(error.kind) => match key.replay(cloud).await? {
             Some(answer) => Ok(answer),
             None => Err(error),
         },

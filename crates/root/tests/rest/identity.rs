@@ -79,7 +79,8 @@ async fn a_token_is_narrower_than_its_user_and_ends() {
     let client = world.admin.with_token(short.secret);
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     assert_eq!(client.whoami().await.unwrap_err().kind, ErrorKind::Unauthenticated);
-    root::sweep::sweep(&world.cloud).await.unwrap();
+    let fence = world.cloud.duties.held(root::duty::SWEEP).unwrap();
+    root::sweep::sweep(&world.cloud, &fence).await.unwrap();
     assert!(!world.cloud.state.snapshot().tokens.contains_key(&short.token.id), "swept away");
 }
 
