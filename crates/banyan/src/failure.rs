@@ -54,6 +54,18 @@ impl Failure {
         self
     }
 
+    /// One failure is returned as it is; of several all are printed, and `what` says what they have in common.
+    pub fn of_many(mut failures: Vec<Self>, what: &str) -> Result<()> {
+        match failures.len() {
+            0 => Ok(()),
+            1 => Err(failures.remove(0)),
+            count => {
+                failures.iter().for_each(Self::print);
+                Err(Self::new(format!("{count} {what}; see above")))
+            }
+        }
+    }
+
     /// The lines for a terminal, without colour.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!("error: {}", self.message)];

@@ -93,6 +93,9 @@ fn completion_is_a_script_the_shell_reads() {
     shell.stdin.take().unwrap().write_all(bash.as_bytes()).unwrap();
     assert!(shell.wait().unwrap().success());
     says(&bash, &["instance", "completion"]);
+    for verb in ["create", "scale", "rollback", "promote", "revisions", "why"] {
+        says(&bash, &[&format!("banyan__subcmd__workload__subcmd__{verb}")]);
+    }
     says(&cli.good(&["completion", "zsh"]), &["#compdef banyan"]);
     says(&cli.good(&["completion", "fish"]), &["complete -c banyan"]);
 }
@@ -160,12 +163,19 @@ fn bad_input_gets_a_sentence_with_its_place() {
         (
             "e.yaml",
             "kind: Robot\nmetadata: {name: web}",
-            &["'Robot' is not a kind", "Instance, Image, Tenant or User"],
+            &["'Robot' is not a kind", "Instance, Workload, App, Image, Tenant or User"],
         ),
     ] {
         let path = cli.write(name, content);
         says(&cli.bad(&["apply", "-f", &path]), parts);
     }
+    let sla = r#"{"sla_version": "v2.0", "customerID": 7, "applications": [{"application_name": "a-b",
+        "application_namespace": "c", "microservices": [{"microservice_name": "d", "microservice_namespace": "e",
+        "virtualization": "container", "code": "busybox", "port": "80:80", "vcpus": "one"}]}]}"#;
+    let path = cli.write("sla.json", sla);
+    let said = cli.bad(&["apply", "-f", &path]);
+    says(&said, &["customerID: must be a text", "applications[0].application_name: 'a-b'", "sla.json"]);
+    says(&said, &["applications[0].microservices[0].port", "applications[0].microservices[0].vcpus"]);
     says(&cli.bad(&["apply", "-f", "missing.yaml"]), &["cannot read missing.yaml"]);
     let mut child = cli.command(&["apply", "-f", "-"]);
     let mut child = child.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -183,6 +193,16 @@ fn wrong_options_end_with_code_2_and_the_right_way() {
         (&["instance", "delete"], "required"),
         (&["instance", "delete", "--all"], "--yes"),
         (&["instance", "fly"], "unrecognized subcommand"),
+        (&["workload", "create", "web"], "--image"),
+        (
+            &["workload", "create", "web", "--image", "x", "--daemon", "--replicas", "2"],
+            "cannot be used with",
+        ),
+        (
+            &["workload", "create", "web", "--image", "x", "--max-surge", "101%"],
+            "is not a number of instances",
+        ),
+        (&["workload", "scale", "web"], "required"),
     ] {
         let output = cli.run(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");

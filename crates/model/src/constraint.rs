@@ -140,11 +140,28 @@ impl Constraints {
         for term in &self.affinity {
             label_validate(&term.label, &term.value).map_err(|e| e.at("affinity"))?;
         }
+        self.validate_possible()?;
         self.validate_nearness()?;
         if let Some(spread) = &self.spread {
             label_validate(&spread.group, spread.by.as_deref().unwrap_or("")).map_err(|e| e.at("spread"))?;
             if spread.max_skew == Some(0) {
                 return Err(Error::invalid("max_skew must be 1 or more").at("max_skew"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses demands that no node can ever meet together.
+    fn validate_possible(&self) -> Result<()> {
+        let demands =
+            |anti: bool| self.affinity.iter().filter(move |term| term.required && term.anti == anti);
+        for near in demands(false) {
+            if demands(true).any(|away| (&away.label, &away.value) == (&near.label, &near.value)) {
+                return Err(Error::invalid(format!(
+                    "the constraints contradict each other: it must share a node with {0}={1} and must not",
+                    near.label, near.value
+                ))
+                .at("affinity"));
             }
         }
         Ok(())
@@ -207,4 +224,18 @@ fn label_validate(key: &str, value: &str) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_node_can_meet_is_refused() {
+        let term = |anti, required| Affinity { label: "app".into(), value: "db".into(), anti, required };
+        let check = |affinity: Vec<Affinity>| Constraints { affinity, ..Constraints::default() }.validate();
+        assert!(check(vec![term(false, true), term(true, false)]).is_ok(), "a wish is no demand");
+        let error = check(vec![term(false, true), term(true, true)]).expect_err("impossible");
+        assert!(error.message.contains("contradict"), "{error}");
+    }
 }

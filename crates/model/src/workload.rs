@@ -255,6 +255,7 @@ impl WorkloadSpec {
     pub fn validate(&self) -> Result<()> {
         self.instance.validate().map_err(|e| e.at("instance"))?;
         self.validate_mode().map_err(|e| e.at("mode"))?;
+        self.validate_possible()?;
         self.update.validate().map_err(|e| e.at("update"))?;
         match (&self.autoscale, &self.mode) {
             (None, _) => Ok(()),
@@ -264,6 +265,29 @@ impl WorkloadSpec {
                 mode.word()
             ))
             .at("autoscale")),
+        }
+    }
+
+    /// Several instances that keep off each other's nodes do not fit on one node.
+    fn validate_possible(&self) -> Result<()> {
+        let (instance, place) = (&self.instance, &self.instance.constraints);
+        let several = match (&self.mode, &self.autoscale) {
+            (Mode::Service { replicas }, scale) => {
+                scale.as_ref().map_or(*replicas, |scale| scale.min.max(*replicas)) > 1
+            }
+            (Mode::Once { run } | Mode::Cron { run, .. }, _) => run.parallelism > 1,
+            (Mode::Daemon, _) => false,
+        };
+        let apart = place
+            .affinity
+            .iter()
+            .any(|term| term.anti && term.required && instance.labels.get(&term.label) == Some(&term.value));
+        match &place.node {
+            Some(node) if several && apart => Err(Error::invalid(format!(
+                "the constraints contradict each other: all instances must be on node '{node}', and no two on one node"
+            ))
+            .at("instance.constraints.node")),
+            _ => Ok(()),
         }
     }
 
@@ -495,6 +519,22 @@ mod tests {
             down_after_ms: 0,
         });
         assert!(spec.validate().is_err());
+    }
+
+    #[test]
+    fn several_that_keep_apart_are_not_put_on_one_node() {
+        let mut spec = WorkloadSpec::new(InstanceSpec::new("busybox"));
+        spec.instance.labels.insert("app".into(), "db".into());
+        spec.instance.constraints.affinity.push(crate::Affinity {
+            label: "app".into(),
+            value: "db".into(),
+            anti: true,
+            required: true,
+        });
+        spec.instance.constraints.node = Some("n1".into());
+        assert!(spec.validate().is_ok(), "one fits");
+        spec.mode = Mode::Service { replicas: 2 };
+        assert!(spec.validate().expect_err("two do not").message.contains("contradict"));
     }
 
     #[test]

@@ -4,9 +4,11 @@
 //! Every option can also be set as `BANYAN_<OPTION>`; [`command`] sees to that,
 //! so that a new option cannot forget it.
 
+pub mod app;
 pub mod apply;
 pub mod completion;
 pub mod context;
+pub mod delete;
 pub mod enroll;
 pub mod event;
 pub mod image;
@@ -21,6 +23,7 @@ pub mod token;
 pub mod user;
 pub mod version;
 pub mod why;
+pub mod workload;
 pub mod zone;
 
 use std::time::Duration;
@@ -38,6 +41,7 @@ Examples:
   banyan up                                        a whole cloud on this machine
   banyan instance create web --image busybox -- sleep 1000
   banyan instance list
+  banyan workload create web --image busybox --replicas 3 -- httpd -f -p 80
   banyan why instance web                          why it is where it is, or nowhere
 
 Every option can be set in the environment as BANYAN_<OPTION>, such as BANYAN_TOKEN or BANYAN_OUTPUT.
@@ -133,11 +137,19 @@ pub enum Command {
     /// Containers: create, watch, enter, stop, delete.
     #[command(visible_aliases = ["instances", "i"])]
     Instance(instance::Arguments),
+    /// Many like instances: replicas, updates, runs, daemons.
+    #[command(visible_aliases = ["workloads", "w"])]
+    Workload(workload::Arguments),
+    /// Workloads that belong together.
+    #[command(visible_alias = "apps")]
+    App(app::Arguments),
     /// What instances boot from: import, pull, list, delete.
     #[command(visible_alias = "images")]
     Image(image::Arguments),
     /// Create and change what files describe; run it again and nothing changes.
     Apply(apply::Arguments),
+    /// Remove what files describe.
+    Delete(delete::Arguments),
     /// Explain a decision: why a thing is where it is, or nowhere.
     Why(why::Arguments),
     /// The history: who did what to what, when and from where.
@@ -234,6 +246,9 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Ps(args) => instance::list::run(&open()?, args).await.map(|()| 0),
         Command::Image(args) => image::run(&open()?, args).await.map(|()| 0),
         Command::Apply(args) => apply::run(globals, args).await,
+        Command::Delete(args) => delete::run(globals, args).await.map(|()| 0),
+        Command::Workload(args) => workload::run(&open()?, args).await.map(|()| 0),
+        Command::App(args) => app::run(&open()?, args).await.map(|()| 0),
         Command::Why(args) => why::run(&open()?, args).await.map(|()| 0),
         Command::Event(args) => event::run(&open()?, args).await.map(|()| 0),
         Command::Node(node::Arguments { config: Some(file), .. }) => {

@@ -1,4 +1,4 @@
-//! `banyan why instance NAME`: every candidate with the reason it lost.
+//! `banyan why instance NAME`: every candidate with the reason it lost. Of a workload see [`super::workload::why`].
 
 use api::InstanceWhy;
 use clap::{Args, Subcommand};
@@ -23,10 +23,18 @@ enum What {
         /// Name, id, or the beginning of an id.
         instance: String,
     },
+    /// Why a workload is as it is.
+    Workload {
+        /// Name, id, or the beginning of an id.
+        workload: String,
+    },
 }
 
 pub async fn run(session: &Session, args: Arguments) -> Result<()> {
-    let What::Instance { instance } = args.what;
+    let instance = match args.what {
+        What::Instance { instance } => instance,
+        What::Workload { workload } => return super::workload::why::run(session, &workload).await,
+    };
     let instance = find(session, &instance).await?;
     let why = session.client.instance_why(instance.id.as_str()).await?;
     match session.format {
@@ -35,7 +43,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
     }
 }
 
-fn page(why: &InstanceWhy, width: Option<u16>) -> String {
+/// The decisions about one instance, as text.
+pub fn page(why: &InstanceWhy, width: Option<u16>) -> String {
     let mut text = format!("instance {} is {}", why.name, why.phase);
     if let Some(message) = &why.message {
         text += &format!(": {message}");

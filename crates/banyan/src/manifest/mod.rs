@@ -1,21 +1,25 @@
 //! Files that describe resources: YAML with several documents, or JSON.
 //!
 //! ```yaml
-//! kind: Instance            # or Image, Tenant, User
+//! kind: Instance            # or Workload, App, Image, Tenant, User
 //! metadata: { name: web }   # tenant: NAME too, for operators
 //! spec: { image: busybox, command: [httpd, -f] }
 //! ```
 //!
-//! [`load`] reads files into [`Resource`]s; [`diff`] says what changes.
+//! [`load`] reads files into [`Resource`]s; [`diff`] says what changes; [`sla`] reads descriptors of
+//! another system.
 
 pub mod diff;
+mod sla;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use model::{InstanceSpec, Name, Quota, Role};
+use api::AppWorkload;
+use model::workload::{APP_WORKLOADS_MAX, DESCRIPTION_BYTES_MAX, WORKLOAD_NAME_MAX};
+use model::{InstanceSpec, Name, Quota, Role, WorkloadSpec};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
 
@@ -24,6 +28,20 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Most documents of one `apply`.
 const RESOURCES_MAX: usize = 10_000;
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+const KINDS: &str = "Instance, Workload, App, Image, Tenant or User";
+/// What `get -o yaml` shows of a thing besides what was asked for.
+const READ_ONLY: [&str; 10] = [
+    "id",
+    "tenant",
+    "version",
+    "revision",
+    "created_at",
+    "created_by",
+    "status",
+    "description",
+    "deleting",
+    "workloads",
+];
 
 /// One document, in the order in which kinds depend on each other.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +51,8 @@ pub struct Resource {
     pub body: Body,
     /// File and document, for messages.
     pub place: String,
+    /// Whether it was translated from another system's language.
+    pub translated: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +61,24 @@ pub enum Body {
     User(UserSpec),
     Image(ImageSpec),
     Instance(Box<InstanceSpec>),
+    App(AppSpec),
+    Workload(Box<WorkloadManifest>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AppSpec {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    #[serde(default)]
+    pub workloads: Vec<AppWorkload>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkloadManifest {
+    /// The app that it belongs to, made before.
+    pub app: Option<Name>,
+    pub spec: WorkloadSpec,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -79,6 +117,8 @@ impl Body {
             Self::User(_) => "User",
             Self::Image(_) => "Image",
             Self::Instance(_) => "Instance",
+            Self::App(_) => "App",
+            Self::Workload(_) => "Workload",
         }
     }
 
@@ -89,8 +129,41 @@ impl Body {
             Self::User(_) => 1,
             Self::Image(_) => 2,
             Self::Instance(_) => 3,
+            Self::App(_) => 4,
+            Self::Workload(_) => 5,
         }
     }
+}
+
+impl Resource {
+    /// The document that asks for this.
+    pub fn text(&self) -> String {
+        let spec = match &self.body {
+            Body::Workload(workload) => {
+                return workload_text(&self.name, workload.app.as_ref(), &workload.spec);
+            }
+            Body::App(spec) => json!(spec),
+            Body::Instance(spec) => json!(spec),
+            Body::Image(spec) => json!(spec),
+            Body::Tenant(spec) => json!(spec),
+            Body::User(spec) => json!({ "role": spec.role }),
+        };
+        yaml(&json!({ "kind": self.body.kind(), "metadata": { "name": self.name }, "spec": spec }))
+    }
+}
+
+/// The document that asks for a workload.
+pub fn workload_text(name: &Name, app: Option<&Name>, spec: &WorkloadSpec) -> String {
+    let mut metadata = json!({ "name": name });
+    if let Some(app) = app {
+        metadata["app"] = json!(app);
+    }
+    yaml(&json!({ "kind": "Workload", "metadata": metadata, "spec": spec }))
+}
+
+/// By way of JSON, so that both say the same: YAML alone would tag what is one of several.
+fn yaml(value: &Value) -> String {
+    yaml_serde::to_string(value).expect("plain data")
 }
 
 #[derive(Deserialize)]
@@ -111,6 +184,9 @@ struct Metadata {
     name: Name,
     #[serde(default)]
     tenant: Option<String>,
+    /// Of a workload: the app it belongs to.
+    #[serde(default)]
+    app: Option<Name>,
 }
 
 /// Reads files, folders (their .yaml, .yml and .json, by name) and `-` for standard input.
@@ -136,7 +212,17 @@ pub fn load(sources: &[PathBuf]) -> Result<Vec<Resource>> {
             resources.len()
         )));
     }
+    let mut images = Vec::new();
+    resources.retain(|resource| {
+        // Several descriptors may pull the same image.
+        let twin = resource.translated && images.contains(&(resource.name.clone(), resource.body.clone()));
+        if matches!(resource.body, Body::Image(_)) {
+            images.push((resource.name.clone(), resource.body.clone()));
+        }
+        !twin
+    });
     reject_twins(&resources)?;
+    reject_outsiders(&resources)?;
     resources.sort_by_key(|resource| resource.body.rank());
     Ok(resources)
 }
@@ -180,7 +266,11 @@ pub fn parse(text: &str, label: &str, folder: &Path) -> Result<Vec<Resource>> {
             continue;
         }
         let place = format!("{label}, document {}", index + 1);
-        resources.push(resource(value, &place, folder)?);
+        if sla::is_descriptor(&value) {
+            resources.extend(sla::translate(&value, &place)?);
+        } else {
+            resources.push(resource(value, &place, folder)?);
+        }
     }
     if resources.is_empty() {
         return Err(Failure::new(format!("{label} holds no document"))
@@ -198,33 +288,67 @@ fn documents(text: &str, label: &str) -> Result<Vec<Value>> {
             value => vec![value],
         });
     }
-    yaml_serde::Deserializer::from_str(text)
-        .map(|document| {
-            Value::deserialize(document)
-                .map_err(|error| Failure::new(format!("this is not YAML: {error}")).at(label))
-        })
-        .collect()
+    let mut values = Vec::new();
+    for document in yaml_serde::Deserializer::from_str(text) {
+        let value = Value::deserialize(document)
+            .map_err(|error| Failure::new(format!("this is not YAML: {error}")).at(label))?;
+        match value {
+            Value::Array(several) => values.extend(several),
+            value => values.push(value),
+        }
+    }
+    Ok(values)
+}
+
+/// What `get -o yaml` shows is taken too: what was asked for is kept, what came of it is dropped.
+fn without_status(value: Value) -> Value {
+    let Value::Object(mut fields) = value else { return value };
+    if fields.contains_key("metadata") || !fields.contains_key("id") {
+        return Value::Object(fields);
+    }
+    fields.retain(|key, _| !READ_ONLY.contains(&key.as_str()));
+    let mut metadata = serde_json::Map::new();
+    for key in ["name", "app"] {
+        metadata.extend(fields.remove(key).map(|value| (key.to_owned(), value)));
+    }
+    fields.insert("metadata".to_owned(), Value::Object(metadata));
+    Value::Object(fields)
 }
 
 fn resource(value: Value, place: &str, folder: &Path) -> Result<Resource> {
     let wrong = |error: String| Failure::new(error).at(place);
-    let document: Document = serde_json::from_value(value).map_err(|error| {
+    let document: Document = serde_json::from_value(without_status(value)).map_err(|error| {
         wrong(error.to_string()).hint("a document has kind, metadata with a name, and spec")
     })?;
     let _ = document.api_version;
-    let name = document.metadata.name;
+    let Metadata { name, tenant, app } = document.metadata;
     let spec = if document.spec.is_null() { Value::Object(Default::default()) } else { document.spec };
+    let kind = document.kind.as_str();
     let inside = |error: serde_json::Error| {
-        Failure::new(format!("the spec of {} '{name}' is wrong: {error}", document.kind)).at(place)
+        Failure::new(format!("the spec of {kind} '{name}' is wrong: {error}")).at(place)
     };
-    let body = match document.kind.as_str() {
+    let refused = |error: model::Error| {
+        let field = error.field.clone().unwrap_or_default();
+        Failure::from(error).at(format!("{place}, {kind} '{name}', {field}"))
+    };
+    if app.is_some() && kind != "Workload" {
+        return Err(wrong(format!("metadata.app is only of a Workload, not of {kind} '{name}'")));
+    }
+    let body = match kind {
         "Instance" => {
             let spec: InstanceSpec = serde_json::from_value(spec).map_err(inside)?;
-            spec.validate().map_err(|error| {
-                let field = error.field.clone().unwrap_or_default();
-                Failure::from(error).at(format!("{place}, Instance '{name}', spec.{field}"))
-            })?;
+            spec.validate().map_err(|error| refused(error.at("spec")))?;
             Body::Instance(Box::new(spec))
+        }
+        "Workload" => {
+            let spec: WorkloadSpec = serde_json::from_value(spec).map_err(inside)?;
+            workload_check(&name, &spec).map_err(refused)?;
+            Body::Workload(Box::new(WorkloadManifest { app, spec }))
+        }
+        "App" => {
+            let spec: AppSpec = serde_json::from_value(spec).map_err(inside)?;
+            app_check(&spec).map_err(refused)?;
+            Body::App(spec)
         }
         "Image" => Body::Image(image(serde_json::from_value(spec).map_err(inside)?, folder).map_err(wrong)?),
         "Tenant" => Body::Tenant(serde_json::from_value(spec).map_err(inside)?),
@@ -233,11 +357,39 @@ fn resource(value: Value, place: &str, folder: &Path) -> Result<Resource> {
             spec.password_file = spec.password_file.map(|file| folder.join(file));
             Body::User(spec)
         }
-        other => {
-            return Err(wrong(format!("'{other}' is not a kind: write Instance, Image, Tenant or User")));
-        }
+        other => return Err(wrong(format!("'{other}' is not a kind: write {KINDS}"))),
     };
-    Ok(Resource { name, tenant: document.metadata.tenant, body, place: place.to_owned() })
+    Ok(Resource { name, tenant, body, place: place.to_owned(), translated: false })
+}
+
+fn workload_check(name: &Name, spec: &WorkloadSpec) -> model::Result<()> {
+    if name.as_str().len() > WORKLOAD_NAME_MAX {
+        let sentence = format!("the name of a workload may have {WORKLOAD_NAME_MAX} characters");
+        return Err(model::Error::invalid(sentence).at("metadata.name"));
+    }
+    spec.validate().map_err(|error| error.at("spec"))
+}
+
+fn app_check(app: &AppSpec) -> model::Result<()> {
+    if app.workloads.len() > APP_WORKLOADS_MAX {
+        let sentence = format!("an app may have {APP_WORKLOADS_MAX} workloads");
+        return Err(model::Error::invalid(sentence).at("spec.workloads"));
+    }
+    if app.description.len() > DESCRIPTION_BYTES_MAX {
+        let sentence = format!("a description may have {DESCRIPTION_BYTES_MAX} bytes");
+        return Err(model::Error::invalid(sentence).at("spec.description"));
+    }
+    let mut names = std::collections::BTreeSet::new();
+    for (index, workload) in app.workloads.iter().enumerate() {
+        let place = format!("spec.workloads[{index}]");
+        workload_check(&workload.name, &workload.spec).map_err(|error| error.at(&place))?;
+        if !names.insert(&workload.name) {
+            return Err(
+                model::Error::invalid(format!("workload '{}' stands there twice", workload.name)).at(&place)
+            );
+        }
+    }
+    Ok(())
 }
 
 fn image(mut spec: ImageSpec, folder: &Path) -> Result<ImageSpec, String> {
@@ -248,18 +400,43 @@ fn image(mut spec: ImageSpec, folder: &Path) -> Result<ImageSpec, String> {
     Ok(spec)
 }
 
-/// The same thing twice would be applied twice, and the last would win by accident.
+/// The same thing twice would be applied twice, and the last would win by accident. A workload in an
+/// app and one alone have names of one kind.
 fn reject_twins(resources: &[Resource]) -> Result<()> {
     let mut seen = std::collections::BTreeMap::new();
     for resource in resources {
-        let key = (resource.body.kind(), &resource.tenant, &resource.name);
-        if let Some(first) = seen.insert(key, &resource.place) {
+        let members = match &resource.body {
+            Body::App(app) => app.workloads.iter().map(|workload| ("Workload", &workload.name)).collect(),
+            _ => Vec::new(),
+        };
+        for (kind, name) in members.into_iter().chain([(resource.body.kind(), &resource.name)]) {
+            if let Some(first) = seen.insert((kind, &resource.tenant, name), &resource.place) {
+                return Err(Failure::new(format!("{kind} '{name}' stands there twice"))
+                    .at(format!("{first} and {}", resource.place)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An app that stands there says all of its workloads, so another one cannot be beside it.
+fn reject_outsiders(resources: &[Resource]) -> Result<()> {
+    let whole = |name: &Name, tenant: &Option<String>| {
+        resources
+            .iter()
+            .any(|other| matches!(other.body, Body::App(_)) && other.name == *name && other.tenant == *tenant)
+    };
+    for resource in resources {
+        if let Body::Workload(workload) = &resource.body
+            && let Some(app) = &workload.app
+            && whole(app, &resource.tenant)
+        {
             return Err(Failure::new(format!(
-                "{} '{}' stands there twice",
-                resource.body.kind(),
+                "Workload '{}' says that it is of App '{app}', which stands here without it",
                 resource.name
             ))
-            .at(format!("{first} and {}", resource.place)));
+            .at(&resource.place)
+            .hint("put it under spec.workloads of the App"));
         }
     }
     Ok(())
@@ -304,6 +481,31 @@ mod tests {
         bad("kind: Instance\nmetadata: {name: web}\nspec: {image: x, memroy: 1}", "memroy");
         bad("kind: Instance\nmetadata: {name: web}\nspec: {image: x, memory: 1MiB}", "spec.memory");
         bad("kind: Robot\nmetadata: {name: web}", "'Robot' is not a kind");
+        bad("kind: App\nmetadata: {name: a}\nworkloads: []", "workloads");
+        bad(
+            "kind: App\nmetadata: {name: a}\nspec: {workloads: [{name: b, spec: {instance: {image: x}, mod: 1}}]}",
+            "mod",
+        );
+        bad(
+            "kind: App\nmetadata: {name: a}\nspec: {workloads: [{name: b, spec: {instance: {image: x, pids: 0}}}]}",
+            "spec.workloads[0].spec.instance.pids",
+        );
+        bad(
+            "kind: Workload\nmetadata: {name: a}\nspec: {instance: {image: x}, mode: {kind: once}}",
+            "never ends",
+        );
+        bad(
+            "kind: Workload\nmetadata: {name: a}\nspec: {instance: {image: x}, mode: {kind: cron, schedule: '* *'}}",
+            "spec.mode",
+        );
+        bad("kind: Instance\nmetadata: {name: a, app: b}\nspec: {image: x}", "metadata.app");
+        bad(
+            &format!(
+                "kind: Workload\nmetadata: {{name: {}}}\nspec: {{instance: {{image: x}}}}",
+                "a".repeat(57)
+            ),
+            "56",
+        );
         bad("kind: Instance\nmetadata: {name: Web}\nspec: {image: x}", "'Web' is not a name");
         bad("kind: Instance\nspec: {image: x}", "metadata");
         bad("kind: Image\nmetadata: {name: a}\nspec: {}", "either a file or a reference");

@@ -152,7 +152,7 @@ async fn perform(
             Err(failure) => failures.push(failure),
         }
     }
-    finish(act, failures)
+    Failure::of_many(failures, &format!("instances could not {}", act.word()))
 }
 
 fn report(session: &Session, name: &str, instance: Option<&Instance>) -> Result<()> {
@@ -161,17 +161,5 @@ fn report(session: &Session, name: &str, instance: Option<&Instance>) -> Result<
         (Format::Name, _) => data(&format!("{name}\n")),
         (format, Some(instance)) => output::item(format, instance, name, |_, _| Vec::new()),
         (_, None) => Ok(()),
-    }
-}
-
-/// One failure is returned as it is; of several all are printed.
-fn finish(act: Act, mut failures: Vec<Failure>) -> Result<()> {
-    match failures.len() {
-        0 => Ok(()),
-        1 => Err(failures.remove(0)),
-        count => {
-            failures.iter().for_each(Failure::print);
-            Err(Failure::new(format!("{count} instances could not {}; see above", act.word())))
-        }
     }
 }

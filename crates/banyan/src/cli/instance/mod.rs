@@ -6,6 +6,7 @@ mod get;
 mod lifecycle;
 pub mod list;
 mod logs;
+pub mod options;
 mod stats;
 
 use api::ListQuery;

@@ -1,5 +1,7 @@
 //! Waiting until an instance is what it was asked to be, saying all along what
-//! is waited for, and on failure why it did not come.
+//! is waited for, and on failure why it did not come. [`workload`] does the same for workloads.
+
+pub mod workload;
 
 use std::time::{Duration, Instant};
 
@@ -167,20 +169,25 @@ fn gone(progress: Progress, name: &str, goal: Goal) -> Result<Option<api::Instan
 
 /// Adds the last events and the last lines of output, which is where people look next.
 async fn explain(client: &Client, id: &str, name: &str, failure: Failure) -> Failure {
-    let mut details = Vec::new();
-    let query = ListQuery::new().with("instance", name).limit(EVENTS_SHOWN);
-    if let Ok(page) = client.event_list(&query).await
-        && !page.items.is_empty()
-    {
-        details.push("last events:".to_owned());
-        details.extend(page.items.iter().rev().map(|event| format!("  {}", event_line(event))));
-    }
+    let mut details = last_events(client, &format!("instance/{name}")).await;
     let lines = last_output(client, id).await;
     if !lines.is_empty() {
         details.push("last output:".to_owned());
         details.extend(lines.into_iter().map(|line| format!("  {line}")));
     }
     failure.details(details).hint(format!("banyan why instance {name}   or   banyan instance logs {name}"))
+}
+
+/// The latest events of `KIND/NAME`, oldest first, under a heading; nothing when there are none.
+pub async fn last_events(client: &Client, subject: &str) -> Vec<String> {
+    let query = ListQuery::new().with("subject", subject).limit(EVENTS_SHOWN);
+    match client.event_list(&query).await {
+        Ok(page) if !page.items.is_empty() => {
+            let lines = page.items.iter().rev().map(|event| format!("  {}", event_line(event)));
+            std::iter::once("last events:".to_owned()).chain(lines).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The last lines an instance wrote; nothing when they cannot be had quickly.

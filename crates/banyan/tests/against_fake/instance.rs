@@ -1,24 +1,11 @@
-//! What the command line makes of a cloud's answers: waiting, failing, trying
-//! again. The cloud here is scripted, so that rare answers come when they should.
-#![allow(clippy::unwrap_used)]
+//! Instances and files that describe them.
 
-mod fake;
-
-use fake::{Fake, broken, instance, missing, ok, page, raw, spec};
 use serde_json::json;
 
+use crate::fake::{Fake, broken, instance, missing, ok, page, raw, spec};
+use crate::{says, text};
+
 const ONE: &str = "/v1/instances/i-0123456789abcdef0";
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[track_caller]
-fn says(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "{text}\ndoes not say '{part}'");
-    }
-}
 
 const CREATE: [&str; 5] = ["instance", "create", "web", "--image", "busybox"];
 

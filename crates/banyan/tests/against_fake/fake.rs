@@ -61,7 +61,7 @@ type Scripts = Arc<Mutex<BTreeMap<String, Vec<Answer>>>>;
 pub struct Fake {
     endpoint: String,
     scripts: Scripts,
-    seen: Arc<Mutex<Vec<String>>>,
+    seen: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
     home: tempfile::TempDir,
 }
 
@@ -90,7 +90,14 @@ impl Fake {
 
     /// How often a route was asked.
     pub fn count(&self, route: &str) -> usize {
-        self.seen.lock().unwrap().iter().filter(|seen| *seen == route).count()
+        self.seen.lock().unwrap().iter().filter(|(seen, _)| seen == route).count()
+    }
+
+    /// What was last sent to a route.
+    pub fn sent(&self, route: &str) -> Value {
+        let seen = self.seen.lock().unwrap();
+        let last = seen.iter().rfind(|(seen, _)| seen == route);
+        serde_json::from_slice(&last.unwrap_or_else(|| panic!("{route} was not asked")).1).unwrap()
     }
 
     pub fn run(&self, words: &[&str]) -> Output {
@@ -112,11 +119,12 @@ impl Fake {
     }
 }
 
-fn serve(stream: TcpStream, scripts: &Scripts, seen: &Mutex<Vec<String>>) {
+fn serve(stream: TcpStream, scripts: &Scripts, seen: &Mutex<Vec<(String, Vec<u8>)>>) {
     let mut reader = BufReader::new(stream);
     while let Some((route, length)) = request(&mut reader) {
-        std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink()).unwrap();
-        seen.lock().unwrap().push(route.clone());
+        let mut body = Vec::new();
+        reader.by_ref().take(length).read_to_end(&mut body).unwrap();
+        seen.lock().unwrap().push((route.clone(), body));
         let answer = match scripts.lock().unwrap().get_mut(&route) {
             Some(answers) if answers.len() > 1 => answers.remove(0),
             Some(answers) => answers[0].clone(),
@@ -155,4 +163,38 @@ fn request(reader: &mut BufReader<TcpStream>) -> Option<(String, u64)> {
             length = value.trim().parse().ok()?;
         }
     }
+}
+
+/// A workload as the API shows it, with some fields replaced; `status` is merged.
+pub fn workload(change: Value) -> Value {
+    let spec = model::WorkloadSpec::new(model::InstanceSpec::new("busybox"));
+    let mut workload = json!({
+        "id": "w-0123456789abcdef0", "name": "web", "tenant": "main", "version": 1, "revision": 1,
+        "spec": spec, "created_at": "2026-01-01T00:00:00Z", "created_by": "admin",
+        "status": {"phase": "available", "wanted": 1, "instances": 1, "updated": 1, "available": 1}
+    });
+    for (field, value) in change.as_object().unwrap() {
+        match (field.as_str(), value) {
+            ("status", Value::Object(status)) => {
+                status.iter().for_each(|(field, value)| workload["status"][field] = value.clone());
+            }
+            _ => workload[field] = value.clone(),
+        }
+    }
+    workload
+}
+
+/// An app as the API shows it, of these workloads.
+pub fn app(workloads: &[&str]) -> Value {
+    let member = |name: &&str| json!({"name": name, "phase": "available", "wanted": 1, "available": 1});
+    json!({
+        "id": "app-0123456789abcdef0", "name": "shop", "tenant": "main", "version": 1, "description": "",
+        "created_at": "2026-01-01T00:00:00Z", "created_by": "admin",
+        "workloads": workloads.iter().map(member).collect::<Vec<_>>()
+    })
+}
+
+pub fn refused(status: u16, code: &str, detail: &str) -> Answer {
+    let problem = json!({"type": "x", "title": "x", "status": status, "code": code, "detail": detail});
+    Answer { status, body: problem.to_string().into_bytes(), broken: false }
 }

@@ -1,0 +1,57 @@
+//! `banyan workload why`, also `banyan why workload`: its state, what happened to it, and of each
+//! instance that is not well why it is where it is.
+
+use api::{InstanceWhy, Workload};
+use serde::Serialize;
+
+use super::find;
+use crate::cli::why::page;
+use crate::failure::Result;
+use crate::output::table::terminal_width;
+use crate::output::{self, Format, data};
+use crate::session::Session;
+use crate::wait::last_events;
+use crate::wait::workload::{instances, state, well};
+
+/// Instances that are looked at, and of which decisions are shown.
+const LOOKED_AT: usize = 500;
+const EXPLAINED_MAX: usize = 3;
+
+#[derive(Serialize)]
+struct Why<'a> {
+    workload: &'a Workload,
+    /// Of instances that are not well.
+    instances: Vec<InstanceWhy>,
+}
+
+pub async fn run(session: &Session, text: &str) -> Result<()> {
+    let workload = find(session, text).await?;
+    let (client, name) = (&session.client, workload.name.as_str());
+    let found = instances(client, name, LOOKED_AT).await?;
+    let ill: Vec<_> = found.iter().filter(|instance| !well(instance)).collect();
+    let mut why = Why { workload: &workload, instances: Vec::new() };
+    for instance in ill.iter().take(EXPLAINED_MAX) {
+        why.instances.push(client.instance_why(instance.id.as_str()).await?);
+    }
+    if !matches!(session.format, Format::Table | Format::Wide) {
+        return output::item(session.format, &why, name, |_, _| Vec::new());
+    }
+    let mut text = format!("workload {name} is {}\n", state(&workload));
+    if let Ok(revisions) = client.workload_revisions(name).await {
+        let failed = revisions.iter().filter_map(|r| Some((r.revision, r.failed.as_ref()?)));
+        failed
+            .for_each(|(revision, reason)| text += &format!("revision {revision} was given up: {reason}\n"));
+    }
+    for line in last_events(client, &format!("workload/{name}")).await {
+        text += &format!("{line}\n");
+    }
+    match (found.len(), ill.len()) {
+        (0, _) => text += "It has no instances now.\n",
+        (all, 0) => text += &format!("Nothing is wrong with its {all} instances.\n"),
+        (all, bad) => text += &format!("{bad} of its {all} instances are not well:\n"),
+    }
+    for instance in &why.instances {
+        text += &format!("\n{}", page(instance, terminal_width()));
+    }
+    data(&text)
+}

@@ -1,0 +1,238 @@
+//! Reading JSON with its path at hand. What is wrong is collected, so that all of it is told at once.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+/// Most faults that are told; the rest is counted.
+const FAULTS_SHOWN: usize = 50;
+
+/// What is wrong, each with the path of its field.
+#[derive(Debug, Default)]
+pub struct Faults(Vec<String>);
+
+impl Faults {
+    pub fn add(&mut self, path: &str, sentence: impl AsRef<str>) {
+        self.0.push(format!("{path}: {}", sentence.as_ref()));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn lines(mut self) -> Vec<String> {
+        let more = self.0.len().saturating_sub(FAULTS_SHOWN);
+        self.0.truncate(FAULTS_SHOWN);
+        self.0.extend((more > 0).then(|| format!("and {more} more")));
+        self.0
+    }
+}
+
+/// The fields of one object. Those that nobody looked at are told in the end, by [`Fields::rest`].
+pub struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    pub path: String,
+    seen: BTreeSet<&'static str>,
+}
+
+/// Zero, false, empty text and empty lists ask for nothing.
+fn asks(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(flag) => *flag,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => items.iter().any(asks),
+        Value::Object(fields) => fields.values().any(asks),
+    }
+}
+
+/// The paths inside a value that ask for something.
+fn asking(path: &str, value: &Value, found: &mut Vec<String>) {
+    match value {
+        _ if !asks(value) => {}
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, inner)| asking(&format!("{path}.{key}"), inner, found));
+        }
+        _ => found.push(path.to_owned()),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn other(expected: &str, value: &Value) -> String {
+    let shown: String = value.to_string().chars().take(40).collect();
+    match value {
+        Value::Array(_) | Value::Object(_) => format!("must be {expected}, not {}", kind(value)),
+        _ => format!("must be {expected}, not {} ({shown})", kind(value)),
+    }
+}
+
+impl<'a> Fields<'a> {
+    pub fn of(value: &'a Value, path: impl Into<String>, faults: &mut Faults) -> Option<Self> {
+        let path = path.into();
+        match value {
+            Value::Object(map) => Some(Self { map, path, seen: BTreeSet::new() }),
+            value => {
+                faults.add(&path, other("an object", value));
+                None
+            }
+        }
+    }
+
+    /// The path of a field of this object.
+    pub fn at(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    fn get(&mut self, key: &'static str) -> Option<&'a Value> {
+        self.seen.insert(key);
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    fn read<T>(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+        faults: &mut Faults,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.get(key)?;
+        let found = read(value);
+        if found.is_none() {
+            faults.add(&self.at(key), other(expected, value));
+        }
+        found
+    }
+
+    /// Says so when a field that must be there is not.
+    pub fn needed(&mut self, key: &'static str, faults: &mut Faults) {
+        if self.get(key).is_none() {
+            faults.add(&self.at(key), "is missing");
+        }
+    }
+
+    pub fn text(&mut self, key: &'static str, faults: &mut Faults) -> Option<&'a str> {
+        self.read(key, "a text", faults, Value::as_str)
+    }
+
+    /// A text that names something; an empty one is none.
+    pub fn word(&mut self, key: &'static str, faults: &mut Faults) -> Option<&'a str> {
+        self.text(key, faults).filter(|text| !text.is_empty())
+    }
+
+    /// A whole number that is not negative; zero is none.
+    pub fn count(&mut self, key: &'static str, faults: &mut Faults) -> Option<u64> {
+        let whole = |value: &Value| match value.as_u64() {
+            Some(number) => Some(number),
+            None => value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..1e15).contains(n)).map(|n| n as u64),
+        };
+        self.read(key, "a whole number, zero or more", faults, whole).filter(|number| *number > 0)
+    }
+
+    /// A number that is not negative.
+    pub fn number(&mut self, key: &'static str, faults: &mut Faults) -> Option<f64> {
+        let read = |value: &Value| value.as_f64().filter(|number| *number >= 0.0);
+        self.read(key, "a number, zero or more", faults, read)
+    }
+
+    pub fn flag(&mut self, key: &'static str, faults: &mut Faults) -> bool {
+        self.read(key, "true or false", faults, Value::as_bool).unwrap_or(false)
+    }
+
+    /// The items of a list, each with its path.
+    pub fn list(&mut self, key: &'static str, faults: &mut Faults) -> Vec<(String, &'a Value)> {
+        let path = self.at(key);
+        let items = self.read(key, "a list", faults, Value::as_array);
+        let items = items.map(Vec::as_slice).unwrap_or_default().iter().enumerate();
+        items.map(|(index, item)| (format!("{path}[{index}]"), item)).collect()
+    }
+
+    pub fn texts(&mut self, key: &'static str, faults: &mut Faults) -> Vec<(String, &'a str)> {
+        let mut texts = Vec::new();
+        for (path, item) in self.list(key, faults) {
+            match item.as_str() {
+                Some(text) => texts.push((path, text)),
+                None => faults.add(&path, other("a text", item)),
+            }
+        }
+        texts
+    }
+
+    /// Whatever these fields ask for cannot be given.
+    pub fn cannot(&mut self, keys: &[&'static str], sentence: &str, faults: &mut Faults) {
+        for key in keys {
+            let mut found = Vec::new();
+            if let Some(value) = self.get(key) {
+                asking(&self.at(key), value, &mut found);
+            }
+            found.iter().for_each(|path| faults.add(path, sentence));
+        }
+    }
+
+    /// Fields that nobody looked at and that ask for something.
+    pub fn rest(self, faults: &mut Faults) {
+        for (key, value) in self.map.iter().filter(|(key, _)| !self.seen.contains(key.as_str())) {
+            if asks(value) {
+                faults.add(&self.at(key), "is not a field of an SLA descriptor v2.0");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_is_no_ask() {
+        for nothing in
+            [json!(null), json!(0), json!(""), json!([]), json!({}), json!({"a": [0, ""]}), json!(false)]
+        {
+            assert!(!asks(&nothing), "{nothing}");
+        }
+        for something in [json!(1), json!("x"), json!([[1]]), json!({"a": {"b": true}})] {
+            assert!(asks(&something), "{something}");
+        }
+    }
+
+    #[test]
+    fn faults_have_paths_and_say_what_was_found() {
+        let value = json!({"a": 1, "b": "x", "c": [1, "t"], "d": 1.5, "e": {"f": {"g": 1, "h": 0}}, "z": 3});
+        let mut faults = Faults::default();
+        let mut fields = Fields::of(&value, "top", &mut faults).expect("an object");
+        assert_eq!(fields.text("a", &mut faults), None);
+        assert_eq!(fields.count("b", &mut faults), None);
+        assert_eq!(fields.texts("c", &mut faults), [("top.c[1]".to_owned(), "t")]);
+        assert_eq!(fields.count("d", &mut faults), None);
+        fields.needed("missing", &mut faults);
+        fields.cannot(&["e"], "no", &mut faults);
+        fields.rest(&mut faults);
+        assert_eq!(
+            faults.lines(),
+            [
+                "top.a: must be a text, not a number (1)",
+                "top.b: must be a whole number, zero or more, not a text (\"x\")",
+                "top.c[0]: must be a text, not a number (1)",
+                "top.d: must be a whole number, zero or more, not a number (1.5)",
+                "top.missing: is missing",
+                "top.e.f.g: no",
+                "top.z: is not a field of an SLA descriptor v2.0",
+            ]
+        );
+    }
+}
