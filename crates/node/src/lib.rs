@@ -17,6 +17,7 @@ pub mod config;
 pub mod engine;
 pub mod exec;
 pub mod layer;
+pub mod legs;
 pub mod network;
 pub mod service;
 pub mod shim;

@@ -22,12 +22,14 @@ pub mod ledger;
 mod outbox;
 mod parent;
 pub mod sync;
+mod way;
 
 pub use child::Child;
 pub use doors::Doors;
 pub use inbox::{Inbox, Refused};
 pub use outbox::{Outbox, PAGE_BYTES_MAX};
 pub use parent::{ChildStatus, Decision, Fold, Leases, Parent, ParentConfig, Place};
+pub use way::Way;
 
 use model::{Assignment, InstanceId, ObservedInstance};
 

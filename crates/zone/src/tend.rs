@@ -40,7 +40,7 @@ impl ZoneService {
     }
 
     /// One sample of every node that is heard, and of their sum.
-    pub(crate) fn sample_take(&self) {
+    pub fn sample_take(&self) {
         let usages = {
             let core = self.core();
             let mut vitals = self.vitals();

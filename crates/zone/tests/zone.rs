@@ -1,0 +1,315 @@
+//! A zone with its real ledger, and nodes and root that are played by the test.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use link::{ByteStream, Down, ParentHandler, PulseSource, Uplink};
+use model::exchange::{Ack, Ask, Revision};
+use model::{
+    Arch, Assignment, Bytes, Check, ChildId, Cpu, Desired, Digest, Error, Facts, Generation, ImageId,
+    ImageManifest, InstanceId, InstanceSpec, Light, Observed, ObservedInstance, Phase, Platform, Pulse,
+    Resources, Result, RevisionedSet, Run, RuntimeKind, Sample, TenantId, Timestamp, Usage,
+};
+use tier::sync::ChildOwner;
+use tokio::io::AsyncWrite;
+use work::ManualClock;
+use zone::{ZoneConfig, ZoneService};
+
+const NOON: Timestamp = Timestamp(1_800_000_000_000_000);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Root is away.
+struct Nowhere;
+
+impl Uplink for Nowhere {
+    fn push(&self, _: Observed) -> BoxFuture<'_, Result<Ack>> {
+        Box::pin(async { Err(Error::unavailable("root is away")) })
+    }
+    fn set_have(&self, _: Option<Revision>) {}
+    fn next(&self) -> BoxFuture<'_, Down> {
+        Box::pin(std::future::pending())
+    }
+    fn pulse_from(&self, _: PulseSource) {}
+    fn rtt(&self) -> Option<Duration> {
+        Some(Duration::from_micros(12_345))
+    }
+    fn open_stream<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<ByteStream>> {
+        Box::pin(async { Err(Error::unavailable("root is away")) })
+    }
+    fn blob<'a>(
+        &'a self,
+        _: &'a Digest,
+        _: &'a mut (dyn AsyncWrite + Send + Unpin),
+    ) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async { Err(Error::unavailable("root is away")) })
+    }
+}
+
+struct World {
+    zone: ZoneService,
+    clock: Arc<ManualClock>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl World {
+    fn new(dir: &Path) -> Self {
+        let clock = Arc::new(ManualClock::new(NOON));
+        let config = ZoneConfig::new("east".parse().unwrap(), dir.to_owned());
+        let zone = ZoneService::open(config, Arc::new(Nowhere), clock.clone()).unwrap();
+        let running = zone.clone();
+        let task = tokio::spawn(async move { running.run().await });
+        Self { zone, clock, task }
+    }
+
+    async fn end(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    async fn ask<T: serde::de::DeserializeOwned>(&self, ask: Ask) -> Result<T> {
+        let (mine, theirs) = ByteStream::pair();
+        let zone = self.zone.clone();
+        tokio::spawn(ChildOwner::answer(&zone, ask, theirs));
+        let mut mine = mine;
+        let bytes = tokio::time::timeout(PATIENCE, mine.read_all(1 << 20)).await.expect("an answer")?;
+        Ok(serde_json::from_slice(&bytes).unwrap())
+    }
+
+    /// What the zone tells root of an instance.
+    fn told(&self, id: &InstanceId) -> Option<ObservedInstance> {
+        self.zone.report(None)?.set.upserts.into_iter().find(|one| one.id == *id)
+    }
+
+    fn hear(&self, node: &ChildId, change: impl FnOnce(&mut Pulse)) {
+        let at = work::Clock::now(&*self.clock);
+        let usage = Usage { cpu_milli: 500, disk_used_bytes: 1, disk_total_bytes: 9, ..Usage::default() };
+        let mut pulse = Pulse { at, usage: Some(usage), ..Pulse::default() };
+        change(&mut pulse);
+        self.zone.heard(node, Some(&pulse));
+    }
+}
+
+async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "it never came true: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn node(name: &str) -> (ChildId, Facts) {
+    let capacity = Resources { cpu: Cpu(4000), memory: Bytes::mib(4096), disk: Bytes::mib(4096) };
+    let facts = Facts {
+        archs: vec![Arch::HOST],
+        runtimes: vec![RuntimeKind::Container],
+        capacity,
+        ..Facts::new(name.parse().unwrap(), "1")
+    };
+    (ChildId::from(format!("id-{name}").as_str()), facts)
+}
+
+fn observed(facts: &Facts, rev: u64, upserts: Vec<ObservedInstance>) -> Observed {
+    let at = Revision { epoch: 1, rev };
+    Observed {
+        facts: facts.clone(),
+        set: RevisionedSet { base: None, at, upserts, removes: vec![], more: false },
+    }
+}
+
+fn wanted(number: u128) -> Assignment {
+    Assignment {
+        id: InstanceId::from_random(number),
+        tenant: TenantId::from_random(1),
+        name: "web-1".parse().unwrap(),
+        generation: Generation { major: 1, minor: 0 },
+        run: Run::Running,
+        restart_count: 0,
+        spec: InstanceSpec::new("busybox").into(),
+        group: None,
+        image: Arc::new(ImageManifest {
+            id: ImageId::from_random(1),
+            platform: Platform { arch: Arch::HOST },
+            layers: Vec::new(),
+            entrypoint: Vec::new(),
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            user: None,
+            workdir: None,
+        }),
+    }
+}
+
+fn from_root(rev: u64, upserts: Vec<Assignment>) -> Desired {
+    RevisionedSet { base: None, at: Revision { epoch: 1, rev }, upserts, removes: vec![], more: false }
+}
+
+/// What a node is told that has nothing yet.
+async fn desired_of(zone: &ZoneService, node: &ChildId) -> Vec<Assignment> {
+    tokio::time::timeout(PATIENCE, ParentHandler::desired(zone, node, None)).await.unwrap().unwrap().upserts
+}
+
+fn runs(at: &Assignment) -> ObservedInstance {
+    ObservedInstance::new(at.id.clone(), at.generation, Phase::Running)
+}
+
+#[tokio::test]
+async fn after_a_cut_the_old_holder_is_not_believed_and_is_told_to_drop_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path());
+    let ((a, facts_a), (b, facts_b)) = (node("a"), node("b"));
+    world.zone.observed(&a, observed(&facts_a, 1, vec![])).await.unwrap();
+    let instance = wanted(1);
+    world.zone.take(from_root(1, vec![instance.clone()])).await.unwrap();
+    let first = desired_of(&world.zone, &a).await.pop().expect("it is placed on the only node");
+    world.zone.observed(&a, observed(&facts_a, 2, vec![runs(&first)])).await.unwrap();
+    let told =
+        until("it runs", || world.told(&instance.id).filter(|told| told.phase == Phase::Running)).await;
+    assert_eq!(told.generation, instance.generation);
+
+    // The node is cut off for longer than its lease; another one takes over.
+    world.clock.advance_ms(60_000);
+    world.zone.observed(&b, observed(&facts_b, 1, vec![])).await.unwrap();
+    let second = until("it is placed again", || {
+        let desired = futures::FutureExt::now_or_never(ParentHandler::desired(&world.zone, &b, None))?;
+        desired.unwrap().upserts.pop()
+    })
+    .await;
+    assert!(second.generation > first.generation);
+    let mut there = runs(&second);
+    there.node = Some("b".parse().unwrap());
+    world.zone.observed(&b, observed(&facts_b, 2, vec![there])).await.unwrap();
+
+    // The link heals. The old holder speaks first, and loudest.
+    world.zone.link_state(&a, true);
+    world.zone.observed(&a, observed(&facts_a, 3, vec![runs(&first)])).await.unwrap();
+    assert!(desired_of(&world.zone, &a).await.is_empty(), "its first word from the zone takes it away");
+    let told = world.told(&instance.id).unwrap();
+    assert_eq!((told.phase, told.node), (Phase::Running, Some("b".parse().unwrap())));
+    world.zone.observed(&a, observed(&facts_a, 4, vec![])).await.unwrap();
+    assert_eq!(world.told(&instance.id).unwrap().phase, Phase::Running);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_is_corrected_loses_no_node() {
+    // The real clock, because the steady time is its own.
+    let dir = tempfile::tempdir().unwrap();
+    struct Jumps(std::sync::atomic::AtomicI64);
+    impl work::Clock for Jumps {
+        fn now(&self) -> Timestamp {
+            work::SystemClock.now().plus_ms(self.0.load(std::sync::atomic::Ordering::SeqCst))
+        }
+        fn steady(&self) -> Timestamp {
+            work::SystemClock.steady()
+        }
+    }
+    let clock = Arc::new(Jumps(std::sync::atomic::AtomicI64::new(0)));
+    let config = ZoneConfig::new("east".parse().unwrap(), dir.path().to_owned());
+    let zone = ZoneService::open(config, Arc::new(Nowhere), clock.clone()).unwrap();
+    let running = zone.clone();
+    let task = tokio::spawn(async move { running.run().await });
+    let (a, facts) = node("a");
+    zone.observed(&a, observed(&facts, 1, vec![])).await.unwrap();
+    for jump_ms in [3_600_000, -86_400_000] {
+        clock.0.store(jump_ms, std::sync::atomic::Ordering::SeqCst);
+        zone.take(from_root(jump_ms.unsigned_abs(), vec![wanted(jump_ms.unsigned_abs().into())]))
+            .await
+            .unwrap();
+        assert_eq!(desired_of(&zone, &a).await.len(), 1, "the node lives on after a jump of {jump_ms} ms");
+    }
+    task.abort();
+    let _ = task.await;
+}
+
+#[tokio::test]
+async fn the_history_outlives_the_zone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, facts) = node("a");
+    let (b, facts_b) = node("b");
+    let world = World::new(dir.path());
+    world.zone.observed(&a, observed(&facts, 1, vec![])).await.unwrap();
+    world.zone.observed(&b, observed(&facts_b, 1, vec![])).await.unwrap();
+    for _ in 0..4 {
+        world.clock.advance_ms(15_000);
+        world.hear(&a, |_| {});
+        world.hear(&b, |pulse| pulse.usage.as_mut().unwrap().cpu_milli = 250);
+        world.zone.sample_take();
+    }
+    let of = |node: Option<&str>| Ask::History { node: node.map(|n| n.parse().unwrap()), since: NOON };
+    let samples: Vec<Sample> = world.ask(of(Some("a"))).await.unwrap();
+    assert_eq!(samples.len(), 4);
+    let zone: Vec<Sample> = world.ask(of(None)).await.unwrap();
+    assert!(zone.iter().all(|sample| sample.usage.cpu_milli == 750), "{zone:?}");
+    let late = Ask::History { node: None, since: NOON.plus_ms(45_000) };
+    assert_eq!(world.ask::<Vec<Sample>>(late).await.unwrap().len(), 2);
+    let error = world.ask::<Vec<Sample>>(of(Some("nobody"))).await.unwrap_err();
+    assert!(error.message.contains("nobody"), "{error}");
+    world.zone.history_save().await;
+    world.end().await;
+
+    let world = World::new(dir.path());
+    world.zone.observed(&a, observed(&facts, 1, vec![])).await.unwrap();
+    assert_eq!(world.ask::<Vec<Sample>>(of(Some("a"))).await.unwrap(), samples);
+    assert_eq!(world.ask::<Vec<Sample>>(of(None)).await.unwrap(), zone);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn health_tells_the_sick_from_the_sound() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path());
+    let nodes = ["sound", "silent", "skewed"].map(node);
+    for (id, facts) in &nodes {
+        world.zone.observed(id, observed(facts, 1, vec![])).await.unwrap();
+    }
+    world.clock.advance_ms(60_000);
+    world.hear(&nodes[0].0, |pulse| pulse.certificate_until = Some(NOON.plus_ms(300 * 86_400_000)));
+    for _ in 0..3 {
+        world.hear(&nodes[2].0, |pulse| {
+            pulse.at = pulse.at.plus_ms(-40_000);
+            pulse.orphans_removed = 1;
+        });
+    }
+    let lit = async || -> Vec<String> {
+        let checks: Vec<Check> = world.ask(Ask::Health).await.unwrap();
+        assert!(checks.iter().any(|check| check.subject == "zone east" && check.message.contains("12.3 ms")));
+        let lit = checks.iter().filter(|check| check.light != Light::Green);
+        let mut lit: Vec<_> = lit.map(|c| format!("{} {} {:?}", c.subject, c.name, c.light)).collect();
+        lit.sort();
+        lit
+    };
+    let mut found = lit().await;
+    // The lease of the silent one lapses with the zone's next look at the clock.
+    for _ in 0..500 {
+        if found.len() == 3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        found = lit().await;
+    }
+    assert_eq!(found, ["node silent lease Red", "node skewed clock Red", "node skewed orphan Yellow"]);
+    let report: Vec<model::exchange::NodeReport> = world.ask(Ask::Nodes).await.unwrap();
+    let skewed = report.iter().find(|node| node.facts.name.as_str() == "skewed").unwrap();
+    assert_eq!((skewed.clock_ahead_ms, skewed.usage.as_ref().unwrap().cpu_milli), (-40_000, 500));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_question_with_too_many_instances_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path());
+    let instances = (0..20_001).map(InstanceId::from_random).collect();
+    let error = world.ask::<serde_json::Value>(Ask::Usage { instances }).await.unwrap_err();
+    assert!(error.message.contains("20000"), "{error}");
+    let none: Vec<serde_json::Value> =
+        world.ask(Ask::Usage { instances: vec![InstanceId::from_random(1)] }).await.unwrap();
+    assert!(none.is_empty(), "nobody holds it");
+    world.end().await;
+}
