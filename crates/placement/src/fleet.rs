@@ -1,6 +1,6 @@
 //! The snapshot: candidates and what is reserved on them, kept up to date one change at a time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use model::{ChildId, InstanceId, Resources};
 
@@ -45,7 +45,9 @@ pub struct Fleet {
     pub(crate) ids: HashMap<ChildId, u32>,
     vacant: Vec<u32>,
     /// Boxed, so that the map grows without moving much.
-    held: HashMap<InstanceId, Box<Held>>,
+    pub(crate) held: HashMap<InstanceId, Box<Held>>,
+    /// How many instances there are of each priority.
+    pub(crate) priorities: BTreeMap<i32, u64>,
     /// Instances by spread group.
     pub(crate) groups: Tallies,
     /// Instances by the labels they carry.
@@ -75,6 +77,7 @@ impl Fleet {
             ids: HashMap::new(),
             vacant: Vec::new(),
             held: HashMap::new(),
+            priorities: BTreeMap::new(),
             groups: Tallies::default(),
             carriers: Tallies::default(),
             repellers: Tallies::default(),
@@ -203,6 +206,11 @@ impl Fleet {
         held.group.iter().for_each(|key| tally(&mut self.groups, key));
         held.carries.iter().for_each(|key| tally(&mut self.carriers, key));
         held.repels.iter().for_each(|key| tally(&mut self.repellers, key));
+        let count = self.priorities.entry(held.priority).or_default();
+        *count = if coming { *count + 1 } else { *count - 1 };
+        if *count == 0 {
+            self.priorities.remove(&held.priority);
+        }
         match (held.task, coming) {
             (Some(task), true) => self.seen.add(task),
             (Some(task), false) => self.seen.take(task),

@@ -11,6 +11,7 @@ use crate::want::Want;
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub slot: u32,
+    pub priority: i32,
     pub need: Amounts,
     pub task: Option<Task>,
     /// Places in the slot's list of GPUs.
@@ -30,6 +31,7 @@ impl Held {
         let boxed = |label: &str, value: &str| label_key(scope, label, value).into_boxed_str();
         Self {
             slot,
+            priority: want.priority,
             need: key.need,
             task: key.task(),
             gpus: gpus.into(),

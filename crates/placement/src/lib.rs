@@ -22,6 +22,7 @@ pub mod candidate;
 mod choose;
 mod explain;
 pub mod fleet;
+mod give_way;
 mod gpu;
 mod held;
 mod mix;
@@ -35,6 +36,7 @@ pub mod want;
 pub use candidate::Candidate;
 pub use choose::{Choice, Nowhere};
 pub use fleet::{Fleet, Level, Policy};
+pub use give_way::Way;
 pub use reason::Reason;
 pub use want::Want;
 

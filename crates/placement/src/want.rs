@@ -16,6 +16,7 @@ pub struct Want {
     pub gpu: Option<GpuAsk>,
     pub runtime: RuntimeKind,
     pub labels: Labels,
+    pub priority: i32,
     pub constraints: Constraints,
     /// Children that already refused it.
     pub avoid: Vec<ChildId>,
@@ -30,6 +31,7 @@ impl Want {
             gpu: spec.gpu.clone(),
             runtime: spec.runtime,
             labels: spec.labels.clone(),
+            priority: spec.priority,
             constraints: spec.constraints.clone(),
             avoid: Vec::new(),
         }

@@ -199,7 +199,9 @@ mod tests {
     #[test]
     fn a_whole_set_in_pages_drops_nothing_before_its_end() {
         let mut outbox = Outbox::new(2);
-        (0..4).for_each(|key| drop(outbox.upsert(item(key, 1))));
+        for key in 0..4 {
+            outbox.upsert(item(key, 1));
+        }
         let old: Vec<_> = (2..8).map(|key| item(key, 1)).collect();
         let mut inbox = Inbox::restore(Some(Revision { epoch: 1, rev: 9 }), old);
         let first = outbox.since_within(inbox.have(), 1).expect("newer");
@@ -217,7 +219,9 @@ mod tests {
     #[test]
     fn a_late_first_page_does_not_undo_what_is_held() {
         let mut outbox = Outbox::new(1);
-        (0..3).for_each(|key| drop(outbox.upsert(item(key, 1))));
+        for key in 0..3 {
+            outbox.upsert(item(key, 1));
+        }
         let late = outbox.since_within(None, 1).expect("a page");
         outbox.upsert(item(0, 2));
         let mut inbox = Inbox::default();
@@ -280,9 +284,15 @@ mod tests {
             let mut epoch = 1;
             for step in steps {
                 match step {
-                    Step::Upsert(key, minor) => drop(outbox.upsert(item(key, minor))),
-                    Step::Remove(key) => drop(outbox.remove(item(key, 0).key())),
-                    Step::Read { page_bytes } => drop(read(&outbox, &mut inbox, page_bytes)),
+                    Step::Upsert(key, minor) => {
+                        outbox.upsert(item(key, minor));
+                    }
+                    Step::Remove(key) => {
+                        outbox.remove(item(key, 0).key());
+                    }
+                    Step::Read { page_bytes } => {
+                        read(&outbox, &mut inbox, page_bytes);
+                    }
                     Step::Restart => {
                         inbox = Inbox::restore(inbox.have_kept(), inbox.iter().cloned().collect::<Vec<_>>());
                     }
@@ -290,7 +300,9 @@ mod tests {
                         epoch += 1;
                         let items: Vec<_> = outbox.iter().cloned().collect();
                         outbox = Outbox::new(epoch);
-                        items.into_iter().for_each(|item| drop(outbox.upsert(item)));
+                        for item in items {
+                            outbox.upsert(item);
+                        }
                     }
                     Step::AskWhole => inbox.ask_whole(),
                 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use link::{ByteStream, Frame, Kind, TokenBook, TokenRecord};
+use model::constraint::Labels;
 use model::exchange::{Ask, InstanceUsage, NodeReport};
 use model::{Check, ChildId, Error, InstanceId, Name, PlaceMode, Result, Sample, Timestamp};
 use tier::ledger::Write;
@@ -26,7 +27,7 @@ impl ZoneService {
     pub(crate) async fn reply_to(&self, ask: Ask, stream: ByteStream) {
         let done = match &ask {
             Ask::Nodes => reply(&stream, &self.nodes()).await,
-            Ask::Mode { node, mode, .. } => done(&stream, self.mode(node, *mode).await).await,
+            Ask::Mode { node, mode, force } => done(&stream, self.mode(node, *mode, *force).await).await,
             Ask::Admit { digest, expires_at } => done(&stream, self.admit(digest, *expires_at).await).await,
             Ask::History { node, since } => match self.history_of(node.as_ref(), *since) {
                 Ok(samples) => reply(&stream, &samples).await,
@@ -37,7 +38,8 @@ impl ZoneService {
                 Err(error) => Err(error),
             },
             Ask::Health => reply(&stream, &self.health().await).await,
-            Ask::Label { .. } | Ask::Remove { .. } => Err(Error::invalid("this zone cannot answer that")),
+            Ask::Label { node, set, unset } => done(&stream, self.label(node, set, unset).await).await,
+            Ask::Remove { node, force } => done(&stream, self.remove(node, *force).await).await,
             Ask::Logs { instance, .. } | Ask::Exec { instance, .. } | Ask::Stats { instance } => {
                 return self.pass_on(instance.clone(), ask, stream).await;
             }
@@ -59,10 +61,22 @@ impl ZoneService {
         nodes
     }
 
-    async fn mode(&self, node: &Name, mode: PlaceMode) -> Result<()> {
+    async fn mode(&self, node: &Name, mode: PlaceMode, force: bool) -> Result<()> {
         let _in_order = self.disk().lock().await;
-        let writes = self.core().node_mode(node.as_str(), mode);
+        let writes = self.core().node_mode(node.as_str(), mode, force);
         self.keep(writes.ok_or_else(|| Error::not_found(format!("node '{node}'")))?).await
+    }
+
+    async fn label(&self, node: &Name, set: &Labels, unset: &[String]) -> Result<()> {
+        let _in_order = self.disk().lock().await;
+        let writes = self.core().node_label(node.as_str(), set, unset)?;
+        self.keep(writes).await
+    }
+
+    async fn remove(&self, node: &Name, force: bool) -> Result<()> {
+        let _in_order = self.disk().lock().await;
+        let writes = self.core().node_remove(node.as_str(), force)?;
+        self.keep(writes).await
     }
 
     /// Keeps what an order changed, and lets everybody hear of it.

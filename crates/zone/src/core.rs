@@ -6,11 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use model::constraint::{Labels, labels_validate};
 use model::exchange::{Ack, NodeReport, Revision};
 use model::{
-    Assignment, ChildId, Desired, Digest, Facts, Generation, InstanceId, LossPolicy, Name, Observed,
+    Assignment, ChildId, Desired, Digest, Error, Facts, Generation, InstanceId, LossPolicy, Name, Observed,
     ObservedInstance, Outcome, Phase, PlaceMode, Result, Run, Timestamp,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tier::inbox::Refused;
 use tier::kept::{self, ASSIGNMENT, DESIRED_AT};
@@ -24,6 +26,11 @@ pub const DECISIONS_MAX: usize = 512;
 
 const PLACE: &str = "place/";
 const MODE: &str = "mode/";
+/// Beside a mode: also what would rather wait for its node moves.
+const FORCE: &str = "force/";
+const LABEL: &str = "label/";
+/// Nodes that are never let in again, with the name each had.
+const REMOVED: &str = "removed/";
 
 /// Where an instance was put, as the ledger keeps it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,6 +46,9 @@ pub struct Kept {
     pub assignments: BTreeMap<InstanceId, Assignment>,
     pub places: BTreeMap<InstanceId, KeptPlace>,
     pub modes: BTreeMap<ChildId, PlaceMode>,
+    pub forced: BTreeMap<ChildId, bool>,
+    pub labels: BTreeMap<ChildId, Labels>,
+    pub removed: BTreeMap<ChildId, String>,
 }
 
 impl Kept {
@@ -52,13 +62,14 @@ impl Kept {
         for (id, place) in ledger.list::<KeptPlace>(PLACE)? {
             places.insert(id.parse()?, place);
         }
-        let modes = ledger.list::<PlaceMode>(MODE)?;
-        let modes = modes.into_iter().map(|(id, mode)| (ChildId::from(id.as_str()), mode)).collect();
         Ok(Self {
             desired_at: ledger.get::<Option<Revision>>(DESIRED_AT)?.flatten(),
             assignments,
             places,
-            modes,
+            modes: by_child(ledger, MODE)?,
+            forced: by_child(ledger, FORCE)?,
+            labels: by_child(ledger, LABEL)?,
+            removed: by_child(ledger, REMOVED)?,
         })
     }
 
@@ -77,14 +88,29 @@ impl Kept {
                 self.places.remove(&id);
                 self.places.extend(value.map(|v| (id, parse::<KeptPlace>(v))));
             } else if let Some(id) = write.key.strip_prefix(MODE) {
-                self.modes.remove(&ChildId::from(id));
-                self.modes.extend(value.map(|v| (ChildId::from(id), parse::<PlaceMode>(v))));
+                put(&mut self.modes, id, value);
+            } else if let Some(id) = write.key.strip_prefix(FORCE) {
+                put(&mut self.forced, id, value);
+            } else if let Some(id) = write.key.strip_prefix(LABEL) {
+                put(&mut self.labels, id, value);
+            } else if let Some(id) = write.key.strip_prefix(REMOVED) {
+                put(&mut self.removed, id, value);
             }
         }
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> T {
+fn by_child<T: DeserializeOwned>(ledger: &Ledger, prefix: &str) -> Result<BTreeMap<ChildId, T>> {
+    let found = ledger.list::<T>(prefix)?;
+    Ok(found.into_iter().map(|(id, value)| (ChildId::from(id.as_str()), value)).collect())
+}
+
+fn put<T: DeserializeOwned>(map: &mut BTreeMap<ChildId, T>, id: &str, value: Option<&[u8]>) {
+    map.remove(&ChildId::from(id));
+    map.extend(value.map(|value| (ChildId::from(id), parse::<T>(value))));
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> T {
     serde_json::from_slice(bytes).expect("what was written reads back")
 }
 
@@ -101,6 +127,9 @@ pub struct Core {
     child: Child,
     parent: Parent,
     touched: BTreeSet<InstanceId>,
+    removed: BTreeMap<ChildId, String>,
+    /// The measured way to root, there and back.
+    up_us: Option<u32>,
 }
 
 impl Core {
@@ -112,7 +141,11 @@ impl Core {
         }
         for (node, mode) in &kept.modes {
             parent.child_add(node.clone(), None, now);
-            parent.mode_set(node, *mode);
+            parent.mode_set(node, *mode, kept.forced.get(node).copied().unwrap_or(false));
+        }
+        for (node, labels) in &kept.labels {
+            parent.child_add(node.clone(), None, now);
+            parent.labels_set(node, labels.clone());
         }
         for assignment in kept.assignments.values() {
             let place = kept.places.get(&assignment.id);
@@ -120,10 +153,12 @@ impl Core {
             let place = place.map(|p| Place { child: p.child.clone(), generation: p.generation });
             parent.restore(assignment.clone(), place, last);
         }
-        let facts = parent.aggregate(name.clone(), version);
+        let facts = parent.aggregate(name.clone(), version, None);
         let inbox = Inbox::restore(kept.desired_at, kept.assignments.into_values());
         let child = Child::new(epoch, facts, inbox).paged(page_bytes);
-        Self { name, version: version.to_owned(), child, parent, touched: BTreeSet::new() }
+        let touched = BTreeSet::new();
+        let (version, removed) = (version.to_owned(), kept.removed);
+        Self { name, version, child, parent, touched, removed, up_us: None }
     }
 
     // ---- towards root -------------------------------------------------
@@ -166,7 +201,7 @@ impl Core {
 
     /// What to tell root, which acknowledged `acked`.
     pub fn report(&mut self, acked: Option<Revision>) -> Option<Observed> {
-        let facts = self.parent.aggregate(self.name.clone(), &self.version);
+        let facts = self.parent.aggregate(self.name.clone(), &self.version, self.up_us);
         self.child.facts_set(facts);
         self.child.report(acked)
     }
@@ -181,7 +216,9 @@ impl Core {
             let Some(mut view) = self.parent.view(&id) else { continue };
             if self.parent.stuck(&id) {
                 view.refused = true;
-                view.message = self.parent.explanation(&id).map(nowhere);
+                let nowhere = self.parent.explanation(&id).map(nowhere);
+                let why = [view.message.take(), nowhere].into_iter().flatten().collect::<Vec<_>>();
+                view.message = Some(why.join("; "));
             }
             self.child.observe(view);
         }
@@ -189,7 +226,15 @@ impl Core {
 
     // ---- towards nodes ------------------------------------------------
 
+    /// Whether a node may speak here: one that was removed never may again.
+    pub fn admits(&self, node: &ChildId) -> bool {
+        !self.removed.contains_key(node)
+    }
+
     pub fn node_heard(&mut self, node: &ChildId, now: Timestamp) {
+        if !self.admits(node) {
+            return;
+        }
         self.parent.child_add(node.clone(), None, now);
         self.parent.heard(node, now);
     }
@@ -199,6 +244,9 @@ impl Core {
     }
 
     pub fn node_observed(&mut self, node: &ChildId, observed: Observed, now: Timestamp) -> Ack {
+        if !self.admits(node) {
+            return Ack { have: None };
+        }
         self.parent.child_add(node.clone(), None, now);
         let (ack, fold) = self.parent.observed(node, observed, now);
         self.touched.extend(fold.changed);
@@ -214,11 +262,56 @@ impl Core {
         self.parent.desired_whole(node)
     }
 
-    pub fn node_mode(&mut self, name: &str, mode: PlaceMode) -> Option<Vec<Write>> {
+    /// Sets what a node takes; with `force` also what would rather wait for it moves when it empties.
+    pub fn node_mode(&mut self, name: &str, mode: PlaceMode, force: bool) -> Option<Vec<Write>> {
         let node = self.parent.child_by_name(name)?;
-        self.parent.mode_set(&node, mode);
-        let key = format!("{MODE}{node}");
-        Some(vec![if mode == PlaceMode::Open { Write::delete(key) } else { Write::put(key, &mode) }])
+        let force = force && mode.empties();
+        self.parent.mode_set(&node, mode, force);
+        let kept = |prefix: &str, value: Option<Write>| {
+            value.unwrap_or_else(|| Write::delete(format!("{prefix}{node}")))
+        };
+        let mode = (mode != PlaceMode::Open).then(|| Write::put(format!("{MODE}{node}"), &mode));
+        let force = force.then(|| Write::put(format!("{FORCE}{node}"), &true));
+        Some(vec![kept(MODE, mode), kept(FORCE, force)])
+    }
+
+    /// Sets and removes labels beside those that a node says itself.
+    pub fn node_label(&mut self, name: &str, set: &Labels, unset: &[String]) -> Result<Vec<Write>> {
+        let node =
+            self.parent.child_by_name(name).ok_or_else(|| Error::not_found(format!("node '{name}'")))?;
+        let mut labels = self.parent.labels(&node).cloned().unwrap_or_default();
+        labels.extend(set.clone());
+        unset.iter().for_each(|key| drop(labels.remove(key)));
+        labels_validate(&labels)?;
+        let key = format!("{LABEL}{node}");
+        let write = if labels.is_empty() { Write::delete(key) } else { Write::put(key, &labels) };
+        self.parent.labels_set(&node, labels);
+        Ok(vec![write])
+    }
+
+    /// Forgets a node and lets it in never again. One that lives and holds instances needs `force`.
+    pub fn node_remove(&mut self, name: &str, force: bool) -> Result<Vec<Write>> {
+        let node =
+            self.parent.child_by_name(name).ok_or_else(|| Error::not_found(format!("node '{name}'")))?;
+        let held = self.parent.child_holds(&node);
+        if held > 0 && self.parent.child_alive(&node) && !force {
+            return Err(Error::conflict(format!("node '{name}' lives and holds {held} instances"))
+                .hint("drain it first, or remove it with force"));
+        }
+        let fold = self.parent.child_remove(&node);
+        let mut writes: Vec<Write> =
+            fold.changed.iter().map(|id| Write::delete(format!("{PLACE}{id}"))).collect();
+        writes.extend([MODE, FORCE, LABEL].map(|prefix| Write::delete(format!("{prefix}{node}"))));
+        writes.push(Write::put(format!("{REMOVED}{node}"), &name));
+        self.removed.insert(node, name.to_owned());
+        self.touched.extend(fold.changed);
+        self.refresh();
+        Ok(writes)
+    }
+
+    /// The measured way to root, there and back.
+    pub fn up_us_set(&mut self, us: u32) {
+        self.up_us = Some(us);
     }
 
     pub fn node_of(&self, id: &InstanceId) -> Option<ChildId> {
@@ -285,6 +378,7 @@ impl Core {
         let fold = self.parent.expire(now);
         self.touched.extend(fold.changed);
         let decisions = self.parent.decide(now, DECISIONS_MAX);
+        self.touched.extend(self.parent.news_take());
         let mut step = Step::default();
         for decision in decisions {
             match &decision.place {

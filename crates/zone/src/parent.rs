@@ -48,4 +48,8 @@ impl ParentHandler for ZoneService {
             BlobSource::from_file(&path).await
         })
     }
+
+    fn admits(&self, child: &ChildId) -> bool {
+        self.core().admits(child)
+    }
 }

@@ -75,7 +75,7 @@ impl Core {
     /// A zone as its record says it is.
     pub fn zone_take(&mut self, zone: &ZoneRecord, now: Timestamp) {
         self.zone_add(&zone.id, zone.facts.clone(), now);
-        self.parent.mode_set(&(&zone.id).into(), zone.mode);
+        self.parent.mode_set(&(&zone.id).into(), zone.mode, false);
     }
 
     /// It was removed for good: what it held looks for another place.
@@ -146,6 +146,7 @@ impl Core {
         let fold = self.parent.expire(now);
         self.dirty.extend(fold.changed);
         let decisions = self.parent.decide(now, most);
+        self.dirty.extend(self.parent.news_take());
         decisions.into_iter().map(|decision| self.with_status(decision, now)).collect()
     }
 

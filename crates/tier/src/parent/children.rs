@@ -1,12 +1,16 @@
 //! Children: their leases, their facts and what they report.
 
+use model::constraint::Labels;
 use model::exchange::Ack;
 use model::{ChildId, Facts, InstanceId, Observed, ObservedInstance, Phase, PlaceMode, Run, Timestamp};
 use placement::Candidate;
 
-use super::{ChildState, Parent};
+use super::{ChildState, Leases, Parent};
 use crate::inbox::{Inbox, Refused};
 use crate::outbox::Outbox;
+
+/// A clock that is set back by less than this only makes leases a little longer.
+const CLOCK_BACK_MAX_MS: i64 = 1_000;
 
 /// What a report or a lapse changed.
 #[derive(Debug, Default)]
@@ -30,6 +34,9 @@ impl Parent {
             outbox: Outbox::new(self.config.epoch),
             inbox: Inbox::default(),
             mode: PlaceMode::Open,
+            force: false,
+            left: None,
+            labels: Labels::new(),
         };
         self.children.insert(child.clone(), state);
         if let Some(facts) = facts {
@@ -57,6 +64,7 @@ impl Parent {
         let fold = self.take_all_off(child);
         self.children.remove(child);
         self.fleet.remove(child);
+        self.members += 1;
         fold
     }
 
@@ -64,18 +72,31 @@ impl Parent {
         self.children.contains_key(child)
     }
 
-    /// Takes no new instances while it is not open.
-    pub fn mode_set(&mut self, child: &ChildId, mode: PlaceMode) -> bool {
+    /// Takes no new instances while it is not open; what it has moves away when the mode empties it, with
+    /// `force` also what would rather wait for it.
+    pub fn mode_set(&mut self, child: &ChildId, mode: PlaceMode, force: bool) -> bool {
         let Some(state) = self.children.get_mut(child) else { return false };
-        if state.mode == mode {
+        if (state.mode, state.force) == (mode, force) {
             return true;
         }
-        state.mode = mode;
-        if let Some(facts) = state.facts.clone() {
-            self.fleet_upsert(child, &facts);
-        }
-        self.unstick();
+        (state.mode, state.force) = (mode, force);
+        state.left = None;
+        self.child_changed(child);
         true
+    }
+
+    /// Labels that operators gave to a child; they stand before those it says itself.
+    pub fn labels_set(&mut self, child: &ChildId, labels: Labels) -> bool {
+        let Some(state) = self.children.get_mut(child) else { return false };
+        if state.labels != labels {
+            state.labels = labels;
+            self.child_changed(child);
+        }
+        true
+    }
+
+    pub fn labels(&self, child: &ChildId) -> Option<&Labels> {
+        Some(&self.children.get(child)?.labels)
     }
 
     fn facts_set(&mut self, child: &ChildId, facts: Facts) -> bool {
@@ -83,18 +104,40 @@ impl Parent {
         if state.facts.as_ref() == Some(&facts) {
             return false;
         }
-        state.facts = Some(facts.clone());
-        self.fleet_upsert(child, &facts);
-        self.unstick();
+        let settled = |facts: &Facts| Facts { legs: Default::default(), gpus: Vec::new(), ..facts.clone() };
+        let members = state.facts.as_ref().map(settled) != Some(settled(&facts));
+        state.facts = Some(facts);
+        self.members += u64::from(members);
+        self.fleet_upsert(child);
         true
     }
 
-    fn fleet_upsert(&mut self, child: &ChildId, facts: &Facts) {
-        let mut candidate = Candidate::from((child.clone(), facts));
-        let state = self.children.get(child);
-        candidate.cordoned |= state.is_some_and(|state| state.mode != PlaceMode::Open);
-        self.fleet.upsert(candidate);
-        self.fleet.set_alive(child, state.is_some_and(|state| state.alive));
+    /// A child is not what it was: placing counts with that from now on.
+    fn child_changed(&mut self, child: &ChildId) {
+        self.members += 1;
+        self.fleet_upsert(child);
+    }
+
+    fn fleet_upsert(&mut self, child: &ChildId) {
+        let Some(state) = self.children.get(child) else { return };
+        if let Some(facts) = self.facts_of(state) {
+            let mut candidate = Candidate::from((child.clone(), &facts));
+            candidate.cordoned |= state.mode != PlaceMode::Open;
+            let alive = state.alive;
+            self.fleet.upsert(candidate);
+            self.fleet.set_alive(child, alive);
+        }
+        self.unstick();
+    }
+
+    /// What a child says of itself, with what operators and the parent add to it.
+    pub(crate) fn facts_of(&self, state: &ChildState) -> Option<Facts> {
+        let mut facts = state.facts.clone()?;
+        for (key, value) in &state.labels {
+            facts.labels.insert(key.clone(), vec![value.clone()]);
+        }
+        facts.area = facts.area.or(self.config.area);
+        Some(facts)
     }
 
     /// Any sign of life renews the lease.
@@ -105,7 +148,10 @@ impl Parent {
         state.deadline = now.plus_ms(lease_ms);
         if !state.alive {
             state.alive = true;
+            // What waited for it goes on.
+            self.news.extend(state.outbox.iter().map(|assignment| assignment.id.clone()));
             self.fleet.set_alive(child, true);
+            self.members += 1;
             self.unstick();
         }
     }
@@ -126,6 +172,7 @@ impl Parent {
 
     /// Declares children lost whose lease lapsed; what they held waits for a new place.
     pub fn expire(&mut self, now: Timestamp) -> Fold {
+        self.clock_check(now);
         let lost: Vec<ChildId> = self
             .children
             .iter()
@@ -139,21 +186,54 @@ impl Parent {
                 state.alive = false;
             }
             self.fleet.set_alive(&child, false);
-            fold.changed.extend(self.take_all_off(&child).changed);
+            self.members += 1;
+            fold.changed.extend(self.lapse(&child).changed);
             fold.children_changed = true;
         }
         fold
     }
 
-    fn take_all_off(&mut self, child: &ChildId) -> Fold {
-        let held: Vec<InstanceId> = match self.children.get(child) {
-            Some(state) => state.outbox.iter().map(|assignment| assignment.id.clone()).collect(),
-            None => Vec::new(),
-        };
+    /// A clock that jumped, or a parent that stood still, says nothing about the children: each gets a fresh lease.
+    fn clock_check(&mut self, now: Timestamp) {
+        let Leases { lease_ms, avoid_ms, .. } = self.config.leases;
+        let Some(looked) = self.looked.replace(now) else { return };
+        let passed_ms = now.ms_since(looked);
+        if (-CLOCK_BACK_MAX_MS..=lease_ms / 2).contains(&passed_ms) {
+            return;
+        }
+        tracing::warn!(passed_ms, by = %self.config.by, "the clock jumped or this process stood still; fresh leases");
+        for state in self.children.values_mut().filter(|state| state.alive) {
+            state.deadline = now.plus_ms(lease_ms);
+        }
+        let latest = now.plus_ms(avoid_ms);
+        for (_, until) in self.wants.values_mut().flat_map(|held| &mut held.avoid) {
+            *until = latest.min(*until);
+        }
+        self.stuck_until = self.stuck_until.map(|until| latest.min(until));
+    }
+
+    /// Everything that does not wait for the child looks for another place.
+    fn lapse(&mut self, child: &ChildId) -> Fold {
+        let held = self.ids_on(child);
+        let why = format!("its place {} was lost", self.child_name(child));
         for id in &held {
-            self.lose(id, &format!("its place {} was lost", self.child_name(child)));
+            if self.wants.get(id).is_some_and(|held| !held.waits()) {
+                self.lose(id, &why);
+            }
         }
         Fold { changed: held, children_changed: true }
+    }
+
+    fn take_all_off(&mut self, child: &ChildId) -> Fold {
+        let held = self.ids_on(child);
+        let why = format!("its place {} was removed", self.child_name(child));
+        held.iter().for_each(|id| self.lose(id, &why));
+        Fold { changed: held, children_changed: true }
+    }
+
+    pub(super) fn ids_on(&self, child: &ChildId) -> Vec<InstanceId> {
+        let ids = |state: &ChildState| state.outbox.iter().map(|assignment| assignment.id.clone()).collect();
+        self.children.get(child).map(ids).unwrap_or_default()
     }
 
     /// The place is gone: wait for another, or be gone when that was wanted.
@@ -211,6 +291,9 @@ impl Parent {
         if gone && held.assignment.run == Run::Gone {
             held.gone = true;
             self.unplace(&id);
+        } else if gone {
+            let why = held.leaving.take().unwrap_or_else(|| "its place gave it up".to_owned());
+            self.lose(&id, &why);
         } else if refused {
             held.avoid.push((child.clone(), avoid_until));
             let name = self.child_name(child);

@@ -2,8 +2,9 @@
 //! commits, and then confirms or rejects.
 
 use model::{
-    ChildId, Explanation, Generation, InstanceId, ObservedInstance, Outcome, Phase, Timestamp, Verdict,
+    ChildId, Explanation, Generation, InstanceId, ObservedInstance, Outcome, Phase, Run, Timestamp, Verdict,
 };
+use placement::{Choice, Want};
 
 use super::{Parent, Place, want_of};
 
@@ -30,9 +31,10 @@ impl Parent {
         if self.stuck_until.is_some_and(|until| now >= until) {
             self.unstick();
         }
+        self.drain();
         let mut decisions = Vec::new();
         while decisions.len() < most {
-            let Some(id) = self.waiting.pop_first() else { break };
+            let Some((_, id)) = self.waiting.pop_first() else { break };
             if let Some(decision) = self.decide_one(&id, now) {
                 decisions.push(decision);
             }
@@ -51,8 +53,12 @@ impl Parent {
             }
             _ => self.fleet.explain(&want, &self.config.by, now),
         };
+        let chosen = chosen.ok().or_else(|| self.preempt(id, &want));
+        if self.preempting.contains_key(id) {
+            return None;
+        }
         let place = match chosen {
-            Ok(choice) => {
+            Some(choice) => {
                 self.fleet.hold(&want, &choice.child, &choice.gpus);
                 let held = self.wants.get_mut(id)?;
                 held.deciding = true;
@@ -61,12 +67,16 @@ impl Parent {
                     generation: held.generation_next(self.config.children_are_zones),
                 })
             }
-            Err(_) => {
+            None => {
                 let until = self.wants.get(id)?.avoid.iter().map(|(_, until)| *until).min();
                 self.stuck_until = [self.stuck_until, until].into_iter().flatten().min();
                 self.stuck.insert(id.clone());
                 None
             }
+        };
+        let explanation = match &place {
+            Some(place) if explanation.chosen.is_none() => self.explain_briefly(&place.child, 0, now),
+            _ => explanation,
         };
         let held = self.wants.get_mut(id)?;
         let same =
@@ -78,11 +88,35 @@ impl Parent {
         Some(Decision { id: id.clone(), place, explanation })
     }
 
+    /// Where nothing fits, instances of a lower priority give way: here they are told to go, and the room is kept for
+    /// the one that waits. Where the children are zones, the zone sees to it, so it is chosen at once.
+    fn preempt(&mut self, id: &InstanceId, want: &Want) -> Option<Choice> {
+        let wants = &self.wants;
+        let way = self.fleet.give_way(want, |other| {
+            let held = wants.get(other).filter(|held| held.place.is_some())?;
+            Some(held.leaving.is_some() || held.assignment.run == Run::Gone)
+        })?;
+        if self.config.children_are_zones {
+            return Some(Choice { child: way.child, score: 0, gpus: Vec::new() });
+        }
+        let (name, priority) = (wants.get(id)?.assignment.name.clone(), want.priority);
+        for other in &way.others {
+            let Some(held) = self.wants.get(other) else { continue };
+            if held.leaving.is_none() && held.assignment.run != Run::Gone {
+                let theirs = held.assignment.spec.priority;
+                self.leave(other, format!("gave way to {name} (priority {priority} over {theirs})"));
+            }
+        }
+        self.fleet.hold(want, &way.child, &[]);
+        self.preempting.insert(id.clone(), way.others.into_iter().collect());
+        None
+    }
+
     fn explain_briefly(&self, child: &ChildId, score: i64, now: Timestamp) -> Explanation {
         let name = self.child_name(child);
         let others = model::explain::OthersByReason {
             reason: "not better than the chosen one".to_owned(),
-            count: self.fleet.len() as u64 - 1,
+            count: (self.fleet.len() as u64).saturating_sub(1),
         };
         Explanation {
             at: now,
@@ -103,7 +137,7 @@ impl Parent {
         held.deciding = false;
         self.fleet.release(&decision.id);
         let id = decision.id.clone();
-        if held.assignment.run == model::Run::Gone {
+        if held.assignment.run == Run::Gone {
             self.settle(&id);
             return;
         }

@@ -13,15 +13,18 @@
 
 mod children;
 mod decide;
+mod drain;
 mod heal;
 mod report;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::constraint::Labels;
 use model::exchange::Revision;
 use model::{
-    Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, ObservedInstance, PlaceMode,
-    Run, Timestamp,
+    Area, Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, LossPolicy,
+    ObservedInstance, PlaceMode, Run, Timestamp,
 };
 use placement::{Fleet, Level, Policy, Want};
 
@@ -63,6 +66,8 @@ pub struct ParentConfig {
     pub page_bytes: usize,
     /// Whether the zone constraint speaks of this parent's children.
     pub children_are_zones: bool,
+    /// Where children are that do not say it themselves.
+    pub area: Option<Area>,
 }
 
 impl ParentConfig {
@@ -74,6 +79,7 @@ impl ParentConfig {
             leases: Leases::NODES,
             page_bytes: PAGE_BYTES_MAX,
             children_are_zones: false,
+            area: None,
         }
     }
 
@@ -103,6 +109,20 @@ pub(crate) struct Held {
     pub explanation: Option<Explanation>,
     pub deciding: bool,
     pub gone: bool,
+    /// Why its child was told to drop it, until the child says that it has.
+    pub leaving: Option<String>,
+}
+
+impl Held {
+    /// Whether it stays where it is while its place does not answer.
+    pub fn waits(&self) -> bool {
+        let asked = self.assignment.spec.lost == LossPolicy::Wait && self.assignment.run != Run::Gone;
+        asked && self.leaving.is_none()
+    }
+
+    fn priority(&self) -> Reverse<i32> {
+        Reverse(self.assignment.spec.priority)
+    }
 }
 
 pub(crate) struct ChildState {
@@ -114,6 +134,12 @@ pub(crate) struct ChildState {
     pub outbox: Outbox<Assignment>,
     pub inbox: Inbox<ObservedInstance>,
     pub mode: PlaceMode,
+    /// What waits for this child moves too when it empties.
+    pub force: bool,
+    /// Why what is left on a child that empties is still there.
+    pub left: Option<String>,
+    /// Set by operators, beside what the child says of itself.
+    pub labels: Labels,
 }
 
 pub struct Parent {
@@ -121,20 +147,32 @@ pub struct Parent {
     pub(crate) fleet: Fleet,
     pub(crate) children: BTreeMap<ChildId, ChildState>,
     pub(crate) wants: BTreeMap<InstanceId, Held>,
-    /// To be decided at the next chance, in order of id.
-    pub(crate) waiting: BTreeSet<InstanceId>,
+    /// To be decided at the next chance: the highest priority first, then in order of id.
+    pub(crate) waiting: BTreeSet<(Reverse<i32>, InstanceId)>,
     /// No child fits; tried again when the fleet changes or an avoided child may be asked again.
     pub(crate) stuck: BTreeSet<InstanceId>,
     pub(crate) stuck_until: Option<Timestamp>,
     pub(crate) placed_count: BTreeMap<ChildId, u64>,
     /// Children whose desired set changed since they were last asked for.
     pub(crate) told: BTreeSet<ChildId>,
+    /// Instances for which others give way, with those that have not gone yet. Their room is held for them.
+    pub(crate) preempting: BTreeMap<InstanceId, BTreeSet<InstanceId>>,
+    /// Instances that were moved off an emptying child and do not run again yet.
+    pub(crate) movers: BTreeSet<InstanceId>,
+    /// Instances of which something new is known, beside what reports say.
+    pub(crate) news: BTreeSet<InstanceId>,
+    /// When leases were last looked at.
+    pub(crate) looked: Option<Timestamp>,
+    /// Grows when children come, go, or change what they are.
+    pub(crate) members: u64,
 }
 
 impl Parent {
     pub fn new(config: ParentConfig) -> Self {
         let level = if config.children_are_zones { Level::Zones } else { Level::Nodes };
         let fleet = Fleet::new(level, config.policy);
+        // Another number than in every earlier life.
+        let members = config.epoch << 32;
         Self {
             config,
             fleet,
@@ -145,6 +183,11 @@ impl Parent {
             stuck_until: None,
             placed_count: BTreeMap::new(),
             told: BTreeSet::new(),
+            preempting: BTreeMap::new(),
+            movers: BTreeSet::new(),
+            news: BTreeSet::new(),
+            looked: None,
+            members,
         }
     }
 
@@ -173,7 +216,11 @@ impl Parent {
         let id = assignment.id.clone();
         match self.wants.get_mut(&id) {
             Some(held) if held.assignment == assignment => return,
-            Some(held) => held.assignment = assignment,
+            Some(held) => {
+                let assignment = std::mem::replace(&mut held.assignment, assignment);
+                self.waiting.remove(&(Reverse(assignment.spec.priority), id.clone()));
+                self.nomination_end(&id);
+            }
             None => {
                 let held = Held {
                     last: Generation { major: assignment.generation.major, minor: 0 },
@@ -184,6 +231,7 @@ impl Parent {
                     explanation: None,
                     deciding: false,
                     gone: false,
+                    leaving: None,
                 };
                 self.wants.insert(id.clone(), held);
             }
@@ -212,30 +260,50 @@ impl Parent {
     /// It is no longer wanted, wherever it is.
     pub fn unwant(&mut self, id: &InstanceId) {
         self.unplace(id);
-        self.waiting.remove(id);
-        self.stuck.remove(id);
+        self.queue_out(id);
+        self.movers.remove(id);
+        self.news.remove(id);
         self.wants.remove(id);
     }
 
     /// Decides what a changed want means: forward it, queue it, or call it gone.
-    fn settle(&mut self, id: &InstanceId) {
+    pub(crate) fn settle(&mut self, id: &InstanceId) {
         let Some(held) = self.wants.get_mut(id) else { return };
         match (&held.place, held.assignment.run) {
-            (Some(_), _) => self.tell_child(id),
+            (Some(place), _) => {
+                let lost = self.children.get(&place.child).is_some_and(|state| !state.alive);
+                if lost && !held.waits() {
+                    return self.lose(id, "its place was lost");
+                }
+                self.tell_child(id);
+            }
             (None, Run::Gone) => {
                 held.gone = true;
-                self.waiting.remove(id);
-                self.stuck.remove(id);
+                self.queue_out(id);
             }
-            (None, Run::Stopped) => {
-                self.waiting.remove(id);
+            (None, Run::Stopped) => self.queue_out(id),
+            (None, Run::Running) if !held.deciding && !self.preempting.contains_key(id) => {
+                let key = (held.priority(), id.clone());
                 self.stuck.remove(id);
-            }
-            (None, Run::Running) if !held.deciding => {
-                self.stuck.remove(id);
-                self.waiting.insert(id.clone());
+                self.waiting.insert(key);
             }
             (None, Run::Running) => {}
+        }
+    }
+
+    /// It waits for nothing any more.
+    fn queue_out(&mut self, id: &InstanceId) {
+        if let Some(held) = self.wants.get(id) {
+            self.waiting.remove(&(held.priority(), id.clone()));
+        }
+        self.stuck.remove(id);
+        self.nomination_end(id);
+    }
+
+    /// The room that is kept for an instance while others give way is free again.
+    fn nomination_end(&mut self, id: &InstanceId) {
+        if self.preempting.remove(id).is_some() {
+            self.fleet.release(id);
         }
     }
 
@@ -250,6 +318,9 @@ impl Parent {
         }
         let mut assignment = held.assignment.clone();
         assignment.generation = place.generation;
+        if held.leaving.is_some() {
+            assignment.run = Run::Gone;
+        }
         let child = place.child.clone();
         if let Some(state) = self.children.get_mut(&child)
             && state.outbox.upsert(assignment)
@@ -268,8 +339,7 @@ impl Parent {
             held.place = Some(place);
             held.deciding = false;
         }
-        self.waiting.remove(id);
-        self.stuck.remove(id);
+        self.queue_out(id);
         self.tell_child(id);
     }
 
@@ -288,6 +358,7 @@ impl Parent {
             self.fleet.release(id);
         }
         let place = held.place.take()?;
+        held.leaving = None;
         self.fleet.release(id);
         if let Some(count) = self.placed_count.get_mut(&place.child) {
             *count = count.saturating_sub(1);
@@ -297,14 +368,46 @@ impl Parent {
         {
             self.told.insert(place.child.clone());
         }
+        self.gave_way(id);
         self.unstick();
         Some(place)
     }
 
+    /// An instance is off its place: those it gave way to may be decided about when it was the last.
+    fn gave_way(&mut self, id: &InstanceId) {
+        let mut ready = Vec::new();
+        for (waiting, others) in &mut self.preempting {
+            if others.remove(id) && others.is_empty() {
+                ready.push(waiting.clone());
+            }
+        }
+        for id in ready {
+            self.nomination_end(&id);
+            self.settle(&id);
+        }
+    }
+
+    /// Tells the child that holds it to drop it; it looks for another place when the child says that it has.
+    pub(crate) fn leave(&mut self, id: &InstanceId, why: String) {
+        let Some(held) = self.wants.get_mut(id).filter(|held| held.place.is_some()) else { return };
+        held.leaving = Some(why);
+        self.news.insert(id.clone());
+        self.tell_child(id);
+    }
+
     /// Something changed in the fleet: what found no place may find one now.
     pub(crate) fn unstick(&mut self) {
-        self.waiting.append(&mut self.stuck);
+        for id in std::mem::take(&mut self.stuck) {
+            if let Some(held) = self.wants.get(&id) {
+                self.waiting.insert((held.priority(), id));
+            }
+        }
         self.stuck_until = None;
+    }
+
+    /// Instances of which something new is known since the last call, beside what reports and lapses said.
+    pub fn news_take(&mut self) -> BTreeSet<InstanceId> {
+        std::mem::take(&mut self.news)
     }
 
     /// The children whose desired set changed since the last call.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::exchange::NodeReport;
 use model::resources::GPU_WHOLE_MILLI;
 use model::{
-    ChildId, Explanation, Facts, GpuDevice, InstanceId, Name, ObservedInstance, Phase, PlaceMode, Resources,
-    Run, Timestamp,
+    ChildId, Explanation, Facts, GpuDevice, InstanceId, Leg, Name, ObservedInstance, Phase, PlaceMode,
+    Resources, Run, Timestamp,
 };
 
 use super::Parent;
@@ -14,6 +14,11 @@ use super::Parent;
 /// GPUs listed one by one in an aggregate; a parent only needs to know whether an ask can fit.
 const AGGREGATE_GPUS_MAX: usize = 64;
 const AGGREGATE_LABEL_VALUES_MAX: usize = 64;
+const AGGREGATE_LEGS_MAX: usize = 64;
+/// The leg from a node to its zone.
+const LEG_ZONE: &str = "zone";
+/// The leg from a node, over its zone, to root.
+const LEG_ROOT: &str = "root";
 
 /// A child as its parent sees it.
 pub type ChildStatus = NodeReport;
@@ -40,6 +45,9 @@ impl Parent {
         let held = self.wants.get(id)?;
         let mut view = match (&held.seen, &held.place) {
             (Some(seen), _) => seen.clone(),
+            (None, Some(place)) if self.is_away(held) => {
+                ObservedInstance::new(id.clone(), place.generation, Phase::Lost)
+            }
             (None, Some(_)) => return None,
             // A zone that has not decided yet has nothing to tell; root knows that it waits.
             (None, None) if self.undecided_yet(held) => return None,
@@ -62,8 +70,20 @@ impl Parent {
             // Events and exit codes of the old place stay in the history; what is shown is the present.
             view.node = None;
             view.address = None;
+        } else if let Some(why) = &held.leaving {
+            view.message = Some(why.clone());
+        } else if self.is_away(held) && view.phase != Phase::Stopped {
+            let name = held.place.as_ref().map(|place| self.child_name(&place.child)).unwrap_or_default();
+            view.phase = Phase::Lost;
+            view.message = Some(format!("{name} does not answer; it waits for it"));
         }
         Some(view)
+    }
+
+    /// Whether it is placed on a child that is lost.
+    fn is_away(&self, held: &super::Held) -> bool {
+        let place = held.place.as_ref().and_then(|place| self.children.get(&place.child));
+        place.is_some_and(|state| !state.alive)
     }
 
     fn undecided_yet(&self, held: &super::Held) -> bool {
@@ -85,6 +105,11 @@ impl Parent {
         self.children.get(child).is_some_and(|state| state.alive)
     }
 
+    /// How many instances are placed on a child.
+    pub fn child_holds(&self, child: &ChildId) -> u64 {
+        self.placed_count.get(child).copied().unwrap_or(0)
+    }
+
     pub fn child_by_name(&self, name: &str) -> Option<ChildId> {
         let named = |facts: &Facts| facts.name.as_str() == name;
         let found = self
@@ -101,7 +126,7 @@ impl Parent {
     /// All children that have said who they are.
     pub fn reports(&self) -> Vec<ChildStatus> {
         let report = |(id, state): (&ChildId, &super::ChildState)| {
-            let mut facts = state.facts.clone()?;
+            let mut facts = self.facts_of(state)?;
             facts.cordoned |= state.mode != PlaceMode::Open;
             Some(NodeReport {
                 id: id.to_string(),
@@ -111,7 +136,7 @@ impl Parent {
                 reserved: self.fleet.reserved(id),
                 instances: self.placed_count.get(id).copied().unwrap_or(0),
                 mode: state.mode,
-                left: None,
+                left: state.left.clone(),
                 usage: None,
                 clock_ahead_ms: 0,
                 certificate_until: None,
@@ -120,12 +145,13 @@ impl Parent {
         self.children.iter().filter_map(report).collect()
     }
 
-    /// This parent as if it were one large child: sums, unions and the largest free slots, and no names of its own children.
-    pub fn aggregate(&self, name: Name, version: &str) -> Facts {
-        let mut total = Facts { nodes: 0, ..Facts::new(name, version) };
+    /// This parent as if it were one large child: sums, unions and the largest free slots, and no names of its
+    /// own children. `up_us` is the measured way from here to the parent above.
+    pub fn aggregate(&self, name: Name, version: &str, up_us: Option<u32>) -> Facts {
+        let mut total = Facts { nodes: 0, members: self.members, ..Facts::new(name, version) };
         let mut labels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let (mut archs, mut runtimes) = (BTreeSet::new(), BTreeSet::new());
-        let mut open = false;
+        let (mut open, mut free, mut largest) = (false, Resources::ZERO, Resources::ZERO);
         for (id, state) in &self.children {
             let Some(facts) = state.facts.as_ref().filter(|_| state.alive) else { continue };
             total.nodes += facts.nodes;
@@ -136,12 +162,21 @@ impl Parent {
             open = true;
             archs.extend(facts.archs.iter().copied());
             runtimes.extend(facts.runtimes.iter().copied());
-            for (key, values) in &facts.labels {
-                labels.entry(key.clone()).or_default().extend(values.iter().cloned());
+            for (key, values) in facts.labels.iter().filter(|(key, _)| !state.labels.contains_key(*key)) {
+                label_values(&mut labels, key, values);
             }
-            let free = self.fleet.free(id);
-            total.largest = Some(total.largest.unwrap_or(Resources::ZERO).max(free));
+            for (key, value) in &state.labels {
+                label_values(&mut labels, key, std::slice::from_ref(value));
+            }
+            let here = self.fleet.free(id);
+            free = free.plus(here);
+            largest = largest.max(here);
             total.gpus.extend(facts.gpus.iter().cloned());
+            legs_add(&mut total.legs, facts, up_us);
+            total.area = match (total.area, facts.area.or(self.config.area)) {
+                (Some(whole), Some(area)) => Some(whole.hull(&area)),
+                (whole, area) => whole.or(area),
+            };
         }
         total.cordoned = total.nodes > 0 && !open;
         total.archs = archs.into_iter().collect();
@@ -151,13 +186,46 @@ impl Parent {
             .map(|(k, v)| (k, v.into_iter().take(AGGREGATE_LABEL_VALUES_MAX).collect()))
             .collect();
         total.gpus = gpus_bounded(total.gpus);
-        total.largest = Some(total.largest.unwrap_or(Resources::ZERO));
+        total.largest = Some(largest);
+        total.free = Some(free);
         total
     }
 
     /// When anything was last heard of a child.
     pub fn child_last_seen(&self, child: &ChildId) -> Option<Timestamp> {
         Some(self.children.get(child)?.last_seen)
+    }
+}
+
+fn label_values(labels: &mut BTreeMap<String, BTreeSet<String>>, key: &str, values: &[String]) {
+    let known = match labels.get_mut(key) {
+        Some(known) => known,
+        None => labels.entry(key.to_owned()).or_default(),
+    };
+    for value in values {
+        if !known.contains(value) {
+            known.insert(value.clone());
+        }
+    }
+}
+
+/// Adds the ways of one child. Its way to this parent means nothing further up, but is a part of the way to the
+/// parent above.
+fn legs_add(legs: &mut BTreeMap<String, Leg>, facts: &Facts, up_us: Option<u32>) {
+    for (place, leg) in &facts.legs {
+        let (place, leg) = match (place.as_str(), up_us) {
+            (LEG_ZONE, Some(us)) => (
+                LEG_ROOT,
+                Leg { min_us: leg.min_us.saturating_add(us), max_us: leg.max_us.saturating_add(us) },
+            ),
+            (LEG_ZONE, None) => continue,
+            (place, _) => (place, *leg),
+        };
+        if let Some(known) = legs.get_mut(place) {
+            *known = known.with(leg);
+        } else if legs.len() < AGGREGATE_LEGS_MAX {
+            legs.insert(place.to_owned(), leg);
+        }
     }
 }
 

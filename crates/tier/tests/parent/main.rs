@@ -1,107 +1,11 @@
-//! A parent over children, step by step, on a clock that stands still.
+//! A parent over children: placing, losing, refusing, emptying, giving way.
 
-use std::collections::BTreeMap;
+mod common;
+mod policy;
 
-use model::{
-    Arch, Assignment, Bytes, ChildId, Cpu, Facts, Generation, ImageId, ImageManifest, InstanceId,
-    InstanceSpec, Observed, ObservedInstance, Outcome, Phase, Platform, Resources, Run, RuntimeKind,
-    TenantId, Timestamp,
-};
-use tier::{Child, Inbox, Leases, Parent, ParentConfig};
+use model::{Assignment, Cpu, ObservedInstance, Outcome, Phase, Run};
 
-const START: Timestamp = Timestamp(1_000_000_000);
-const LEASE_MS: i64 = 10_000;
-const AVOID_MS: i64 = 5_000;
-
-fn parent() -> Parent {
-    let leases = Leases { lease_ms: LEASE_MS, gone_grace_ms: LEASE_MS / 2, avoid_ms: AVOID_MS };
-    Parent::new(ParentConfig { leases, ..ParentConfig::over_nodes("zone", 1) })
-}
-
-fn facts(name: &str, cores: u64) -> Facts {
-    Facts {
-        name: name.parse().expect("a name"),
-        version: String::new(),
-        nodes: 1,
-        archs: vec![Arch::Amd64],
-        runtimes: vec![RuntimeKind::Container],
-        labels: BTreeMap::new(),
-        capacity: Resources { cpu: Cpu(cores * 1000), memory: Bytes::gib(8), disk: Bytes::gib(8) },
-        largest: None,
-        gpus: Vec::new(),
-        cordoned: false,
-        free: None,
-        area: None,
-        legs: std::collections::BTreeMap::new(),
-        members: 0,
-    }
-}
-
-fn assignment(number: u128, run: Run) -> Assignment {
-    Assignment {
-        id: InstanceId::from_random(number),
-        tenant: TenantId::from_random(1),
-        name: format!("i-{number}").parse().expect("a name"),
-        generation: Generation { major: 1, minor: 0 },
-        run,
-        restart_count: 0,
-        spec: InstanceSpec { cpu: Cpu(1000), ..InstanceSpec::new("busybox") }.into(),
-        group: None,
-        image: std::sync::Arc::new(ImageManifest {
-            id: ImageId::from_random(1),
-            platform: Platform { arch: Arch::Amd64 },
-            layers: Vec::new(),
-            entrypoint: Vec::new(),
-            command: Vec::new(),
-            env: BTreeMap::new(),
-            user: None,
-            workdir: None,
-        }),
-    }
-}
-
-/// A child and its side of the exchange.
-struct Peer {
-    id: ChildId,
-    child: Child,
-}
-
-impl Peer {
-    fn join(parent: &mut Parent, name: &str, cores: u64) -> Self {
-        let id = ChildId::from(name);
-        parent.child_add(id.clone(), None, START);
-        let mut peer = Self { id, child: Child::new(1, facts(name, cores), Inbox::default()) };
-        peer.report(parent, START);
-        peer
-    }
-
-    fn report(&mut self, parent: &mut Parent, now: Timestamp) {
-        let observed: Observed = self.child.report_whole();
-        parent.observed(&self.id, observed, now);
-    }
-
-    /// Takes what it should hold and says that every instance is in `phase`.
-    fn follow(&mut self, parent: &mut Parent, phase: Phase, now: Timestamp) {
-        if let Some(desired) = parent.desired(&self.id, self.child.have()) {
-            self.child.desired(desired).expect("applies");
-        }
-        let held: Vec<_> = self.child.assignments().map(|a| (a.id.clone(), a.generation)).collect();
-        for (id, generation) in held {
-            self.child.observe(ObservedInstance::new(id, generation, phase));
-        }
-        self.report(parent, now);
-    }
-
-    fn holds(&self) -> usize {
-        self.child.assignments().count()
-    }
-}
-
-fn decide(parent: &mut Parent, now: Timestamp) {
-    for decision in parent.decide(now, 100) {
-        parent.confirm(&decision);
-    }
-}
+use common::*;
 
 #[test]
 fn an_instance_is_placed_told_and_seen() {
@@ -230,7 +134,7 @@ fn the_aggregate_speaks_as_one_large_child_and_names_none() {
     let _b = Peer::join(&mut parent, "n2", 2);
     parent.want(assignment(1, Run::Running));
     decide(&mut parent, START);
-    let whole = parent.aggregate("east".parse().expect("a name"), "1");
+    let whole = parent.aggregate("east".parse().expect("a name"), "1", None);
     assert_eq!(whole.nodes, 2);
     assert_eq!(whole.capacity.cpu, Cpu(6000));
     assert_eq!(whole.largest.expect("a largest slot").cpu, Cpu(4000), "best fit took the smaller node");

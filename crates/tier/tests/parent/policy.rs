@@ -1,0 +1,265 @@
+//! What follows from policies: waiting for a lost place, giving way, emptying; and clocks that jump.
+
+use model::{
+    Area, Degrees, Generation, Group, InstanceId, Leg, LossPolicy, Phase, PlaceMode, Run, Timestamp,
+    WorkloadId,
+};
+use tier::Parent;
+
+use crate::common::*;
+
+fn waiting(number: u128) -> model::Assignment {
+    with(assignment(number, Run::Running), |spec| spec.lost = LossPolicy::Wait)
+}
+
+fn priority(number: u128, cores: u64, priority: i32) -> model::Assignment {
+    with(assignment(number, Run::Running), |spec| {
+        spec.cpu = model::Cpu(cores * 1000);
+        spec.priority = priority;
+    })
+}
+
+fn phase(parent: &Parent, id: &InstanceId) -> Phase {
+    parent.view(id).expect("seen").phase
+}
+
+fn message(parent: &Parent, id: &InstanceId) -> String {
+    parent.view(id).and_then(|view| view.message).unwrap_or_default()
+}
+
+/// Lets time pass as an owner does: leases are looked at all the time.
+fn pass(parent: &mut Parent, from: Timestamp, ms: i64, alive: &[&Peer]) -> Timestamp {
+    for step in 1..=ms / 1000 {
+        let now = from.plus_ms(step * 1000);
+        alive.iter().for_each(|peer| parent.heard(&peer.id, now));
+        parent.expire(now);
+    }
+    from.plus_ms(ms)
+}
+
+#[test]
+fn what_waits_for_a_lost_place_goes_on_when_it_is_heard_again() {
+    let mut parent = parent();
+    let mut first = Peer::join(&mut parent, "n1", 4);
+    let (stays, moves) = (waiting(1), assignment(2, Run::Running));
+    parent.want(stays.clone());
+    parent.want(moves.clone());
+    decide(&mut parent, START);
+    first.follow(&mut parent, Phase::Running, START);
+    let generation = parent.place_of(&stays.id).expect("placed").generation;
+    let second = Peer::join(&mut parent, "n2", 4);
+
+    let later = pass(&mut parent, START, LEASE_MS, &[&second]);
+    decide(&mut parent, later);
+    assert_eq!(phase(&parent, &stays.id), Phase::Lost);
+    assert_eq!(message(&parent, &stays.id), "n1 does not answer; it waits for it");
+    assert_eq!(parent.place_of(&moves.id).expect("placed again").child, second.id);
+
+    parent.heard(&first.id, later);
+    assert!(parent.news_take().contains(&stays.id));
+    assert_eq!(phase(&parent, &stays.id), Phase::Running);
+    assert_eq!(parent.place_of(&stays.id).expect("still there").generation, generation);
+
+    // Deleted while its place is lost, it does not wait for that.
+    let lost = pass(&mut parent, later, LEASE_MS, &[&second]);
+    parent.want(model::Assignment { run: Run::Gone, ..stays.clone() });
+    assert!(parent.gone(&stays.id));
+    decide(&mut parent, lost);
+}
+
+#[test]
+fn a_clock_that_jumps_kills_nobody_and_keeps_no_dead_ones() {
+    for jump_ms in [3_600_000, -3_600_000] {
+        let mut parent = parent();
+        let (alive, _dead) = (Peer::join(&mut parent, "n1", 4), Peer::join(&mut parent, "n2", 4));
+        let before = pass(&mut parent, START, 3_000, &[&alive]);
+        let after = before.plus_ms(jump_ms);
+        assert!(parent.expire(after).changed.is_empty());
+        assert!(parent.reports().iter().all(|report| report.alive), "{jump_ms}");
+        pass(&mut parent, after, LEASE_MS, &[&alive]);
+        let lost: Vec<_> =
+            parent.reports().into_iter().filter(|report| !report.alive).map(|r| r.id).collect();
+        assert_eq!(lost, ["n2"], "{jump_ms}");
+    }
+}
+
+#[test]
+fn a_parent_that_stood_still_gives_everybody_a_fresh_lease() {
+    let mut parent = parent();
+    let _node = Peer::join(&mut parent, "n1", 4);
+    parent.expire(START.plus_ms(1_000));
+    assert!(!parent.expire(START.plus_ms(LEASE_MS + 1)).children_changed);
+    assert!(parent.reports()[0].alive);
+}
+
+#[test]
+fn the_lower_priority_gives_way_and_says_to_whom() {
+    let mut parent = parent();
+    let mut node = Peer::join(&mut parent, "n1", 4);
+    let (small, large) = (priority(1, 1, 0), priority(2, 3, 0));
+    parent.want(small.clone());
+    parent.want(large.clone());
+    decide(&mut parent, START);
+    node.follow(&mut parent, Phase::Running, START);
+
+    let urgent = priority(3, 1, 10);
+    parent.want(urgent.clone());
+    decide(&mut parent, START);
+    assert!(parent.place_of(&urgent.id).is_none(), "nothing is free before the other one is gone");
+    node.follow(&mut parent, Phase::Running, START);
+    decide(&mut parent, START);
+    assert_eq!(parent.place_of(&urgent.id).expect("placed").child, node.id);
+    let gone: Vec<_> =
+        [&small, &large].into_iter().filter(|other| parent.place_of(&other.id).is_none()).collect();
+    assert_eq!(gone.len(), 1, "the fewest");
+    assert_eq!(message(&parent, &gone[0].id), "gave way to i-3 (priority 10 over 0)");
+    assert!(parent.stuck(&gone[0].id), "it waits");
+}
+
+#[test]
+fn nobody_gives_way_to_equals_or_where_it_would_not_help() {
+    let mut parent = parent();
+    let mut node = Peer::join(&mut parent, "n1", 4);
+    let held = priority(1, 4, 5);
+    parent.want(held.clone());
+    decide(&mut parent, START);
+    node.follow(&mut parent, Phase::Running, START);
+    for other in [priority(2, 1, 5), priority(3, 1, 4), priority(4, 5, 9)] {
+        parent.want(other.clone());
+        decide(&mut parent, START);
+        node.follow(&mut parent, Phase::Running, START);
+        decide(&mut parent, START);
+        assert!(parent.stuck(&other.id));
+        assert_eq!(phase(&parent, &held.id), Phase::Running);
+    }
+}
+
+#[test]
+fn the_lowest_go_first_and_no_more_than_needed() {
+    let mut parent = parent();
+    let mut node = Peer::join(&mut parent, "n1", 4);
+    let held: Vec<_> = (1..=4).map(|number| priority(number, 1, number as i32)).collect();
+    held.iter().for_each(|one| parent.want(one.clone()));
+    decide(&mut parent, START);
+    node.follow(&mut parent, Phase::Running, START);
+    parent.want(priority(9, 2, 9));
+    decide(&mut parent, START);
+    node.follow(&mut parent, Phase::Running, START);
+    decide(&mut parent, START);
+    let placed: Vec<bool> = held.iter().map(|one| parent.place_of(&one.id).is_some()).collect();
+    assert_eq!(placed, [false, false, true, true]);
+}
+
+#[test]
+fn an_emptied_child_is_told_to_drop_before_another_place_is_sought() {
+    let mut parent = parent();
+    let mut first = Peer::join(&mut parent, "n1", 4);
+    let wanted = assignment(1, Run::Running);
+    parent.want(wanted.clone());
+    decide(&mut parent, START);
+    first.follow(&mut parent, Phase::Running, START);
+    let generation = parent.place_of(&wanted.id).expect("placed").generation;
+    parent.mode_set(&first.id, PlaceMode::Draining, false);
+    decide(&mut parent, START);
+    assert_eq!(parent.reports()[0].left.as_deref(), Some("i-1 finds no other place that fits"));
+
+    let mut second = Peer::join(&mut parent, "n2", 4);
+    decide(&mut parent, START);
+    assert_eq!(parent.place_of(&wanted.id).expect("not yet").child, first.id);
+    first.follow(&mut parent, Phase::Running, START);
+    decide(&mut parent, START);
+    let place = parent.place_of(&wanted.id).expect("moved").clone();
+    assert!(place.child == second.id && place.generation > generation);
+    second.follow(&mut parent, Phase::Running, START);
+    first.follow(&mut parent, Phase::Running, START);
+    decide(&mut parent, START);
+    assert_eq!((first.holds(), parent.reports()[0].left.clone()), (0, None));
+}
+
+#[test]
+fn a_workload_keeps_as_many_as_it_asks_for_while_its_node_empties() {
+    let mut parent = parent();
+    let mut first = Peer::join(&mut parent, "n1", 8);
+    let group = Group { workload: WorkloadId::from_random(1), max_unavailable: 2 };
+    let members: Vec<_> = (1..=6)
+        .map(|number| model::Assignment { group: Some(group.clone()), ..assignment(number, Run::Running) })
+        .collect();
+    members.iter().for_each(|one| parent.want(one.clone()));
+    decide(&mut parent, START);
+    first.follow(&mut parent, Phase::Running, START);
+    let mut second = Peer::join(&mut parent, "n2", 8);
+    parent.mode_set(&first.id, PlaceMode::Draining, false);
+    for _ in 0..20 {
+        decide(&mut parent, START);
+        let running = members.iter().filter(|one| {
+            parent.view(&one.id).is_some_and(|view| view.phase == Phase::Running && view.message.is_none())
+        });
+        assert!(running.count() >= 4, "two at most are away");
+        first.follow(&mut parent, Phase::Running, START);
+        decide(&mut parent, START);
+        second.follow(&mut parent, Phase::Running, START);
+    }
+    assert_eq!((first.holds(), second.holds()), (0, 6));
+}
+
+#[test]
+fn what_is_pinned_or_waits_stays_on_an_emptied_child() {
+    let mut parent = parent();
+    let mut first = Peer::join(&mut parent, "n1", 8);
+    let pinned = with(assignment(1, Run::Running), |spec| spec.constraints.node = Some("n1".to_owned()));
+    let stays = waiting(2);
+    parent.want(pinned.clone());
+    parent.want(stays.clone());
+    decide(&mut parent, START);
+    first.follow(&mut parent, Phase::Running, START);
+    let _second = Peer::join(&mut parent, "n2", 8);
+    parent.mode_set(&first.id, PlaceMode::Draining, false);
+    decide(&mut parent, START);
+    let left = parent.reports()[0].left.clone().expect("something is left");
+    assert_eq!(left, "i-1 is pinned to its node; i-2 waits for its place; with force it moves too");
+    parent.mode_set(&first.id, PlaceMode::Draining, true);
+    decide(&mut parent, START);
+    first.follow(&mut parent, Phase::Running, START);
+    decide(&mut parent, START);
+    assert_ne!(parent.place_of(&stays.id).expect("moved").child, first.id);
+    assert_eq!(parent.place_of(&pinned.id).expect("stays").child, first.id);
+}
+
+#[test]
+fn a_child_that_gives_up_what_it_should_hold_loses_it() {
+    let mut parent = parent();
+    let mut node = Peer::join(&mut parent, "n1", 4);
+    let wanted = assignment(1, Run::Running);
+    parent.want(wanted.clone());
+    decide(&mut parent, START);
+    node.follow(&mut parent, Phase::Running, START);
+    let generation: Generation = parent.place_of(&wanted.id).expect("placed").generation;
+    node.follow(&mut parent, Phase::Gone, START);
+    decide(&mut parent, START);
+    assert!(parent.place_of(&wanted.id).expect("placed again").generation > generation);
+}
+
+#[test]
+fn the_aggregate_has_the_ways_and_the_area_of_its_nodes() {
+    let mut parent = parent();
+    for (name, zone_us, city_us, latitude) in [("n1", 500, 4_000, 48.0), ("n2", 900, 9_000, 49.0)] {
+        let mut node = Peer::join(&mut parent, name, 4);
+        let mut facts = node.child.facts().clone();
+        facts.legs = [("zone".to_owned(), Leg::of(zone_us)), ("city".to_owned(), Leg::of(city_us))].into();
+        facts.area =
+            Some(Area { latitude: Degrees::new(latitude), longitude: Degrees::new(11.0), radius_km: 0 });
+        node.child.facts_set(facts);
+        node.report(&mut parent, START);
+    }
+    let members = parent.aggregate("east".parse().expect("a name"), "1", None).members;
+    let whole = parent.aggregate("east".parse().expect("a name"), "1", Some(10_000));
+    assert_eq!(whole.members, members);
+    assert_eq!(whole.legs["city"], Leg { min_us: 4_000, max_us: 9_000 });
+    assert_eq!(whole.legs["root"], Leg { min_us: 10_500, max_us: 10_900 });
+    assert!(!whole.legs.contains_key("zone"));
+    assert!((100..130).contains(&whole.area.expect("an area").radius_km));
+    assert_eq!(whole.free.expect("free").cpu.0, 8_000);
+    parent.mode_set(&"n1".into(), PlaceMode::Cordoned, false);
+    let whole = parent.aggregate("east".parse().expect("a name"), "1", None);
+    assert!(whole.members > members && whole.free.expect("free").cpu.0 == 4_000);
+}
