@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use link::Parents;
 use model::Name;
 use model::constraint::Labels;
 use work::{SharedClock, SystemClock};
@@ -115,9 +116,10 @@ impl Local {
         let zone = ZoneOptions {
             name: zone_name,
             data: zone_data,
-            root_url: root.link_url(),
+            root: Parents::from(&root.link_url()),
             https_listen: LOOPBACK,
             mqtt_listen: LOOPBACK,
+            broker: None,
             link_names: names,
         };
         let zone = ZoneRole::start(zone, token, clock.clone()).await?;
@@ -149,8 +151,8 @@ async fn node_start(
     let options = NodeOptions {
         name,
         data: node_data,
-        zone_url: zone.https_url(),
-        broker: zone.mqtt_address().to_string(),
+        zone: Parents::from(&zone.https_url()),
+        broker: Some(zone.mqtt_address()),
         bridge: args.bridge.clone(),
         cgroup_parent: args.cgroup_parent.clone(),
         oci_runtime: args.oci_runtime.clone(),

@@ -53,6 +53,7 @@ pub struct Ca {
     cert: String,
     fingerprint: [u8; 32],
     issuer: rcgen::Issuer<'static, KeyPair>,
+    valid_for: Duration,
 }
 
 impl Ca {
@@ -96,7 +97,14 @@ impl Ca {
     fn from_parts(key: KeyPair, cert: String) -> Result<Self> {
         let fingerprint = fingerprint_of_pem(&cert)?;
         let issuer = rcgen::Issuer::from_ca_cert_pem(&cert, key).map_err(broken("the CA's certificate"))?;
-        Ok(Self { cert, fingerprint, issuer })
+        Ok(Self { cert, fingerprint, issuer, valid_for: CERT_VALID })
+    }
+
+    /// Sets how long the certificates are good that it gives out.
+    #[must_use]
+    pub fn valid_for(mut self, valid_for: Duration) -> Self {
+        self.valid_for = valid_for;
+        self
     }
 
     pub fn cert_pem(&self) -> &str {
@@ -132,7 +140,7 @@ impl Ca {
 
 impl Issuer for Ca {
     fn issue(&self, ask: IssueAsk) -> BoxFuture<'_, Result<Issued>> {
-        Box::pin(async move { Self::issue(self, &ask, CERT_VALID) })
+        Box::pin(async move { Self::issue(self, &ask, self.valid_for) })
     }
 
     fn fingerprint(&self) -> [u8; 32] {
@@ -216,7 +224,7 @@ fn leaf_params(identity: &Identity, sans: &[String], valid_for: Duration) -> Res
 fn dated(valid_for: Duration) -> CertificateParams {
     let now = SystemTime::now();
     let mut params = CertificateParams::default();
-    params.not_before = (now - CERT_BACKDATE).into();
+    params.not_before = (now - CERT_BACKDATE.min(valid_for)).into();
     params.not_after = (now + valid_for).into();
     params
 }

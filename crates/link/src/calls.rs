@@ -5,14 +5,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::exchange::{Ask, Call};
 use model::{ChildId, Error, ErrorKind, Result};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 
-use crate::limits::{CALL_WAIT, CALLS_QUEUE_MAX, CALLS_WAITING_MAX};
+use crate::limits::{CALL_WAIT, CALLS_QUEUE_MAX, CALLS_WAITING_MAX, KICKS_MAX};
 use crate::stream::ByteStream;
 
 /// The calls of one parent, shared by its listeners: MQTT carries a call down, HTTPS takes its stream.
-#[derive(Clone, Default)]
-pub struct Calls(Arc<Mutex<Book>>);
+#[derive(Clone)]
+pub struct Calls(Arc<Shared>);
+
+struct Shared {
+    book: Mutex<Book>,
+    kicks: broadcast::Sender<ChildId>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self(Arc::new(Shared { book: Mutex::default(), kicks: broadcast::Sender::new(KICKS_MAX) }))
+    }
+}
 
 #[derive(Default)]
 struct Book {
@@ -54,6 +65,16 @@ impl Calls {
         }
     }
 
+    /// Closes the connections of a child that was removed, at every listener that shares this. Whoever calls has
+    /// made sure that the child is no longer admitted.
+    pub fn kick(&self, child: &ChildId) {
+        let _ = self.0.kicks.send(child.clone());
+    }
+
+    pub(crate) fn kicks(&self) -> broadcast::Receiver<ChildId> {
+        self.0.kicks.subscribe()
+    }
+
     /// Claims a waiting stream for the child that opens it; another child's stream is not found.
     pub(crate) fn claim(&self, child: &ChildId, stream: &str) -> Option<oneshot::Sender<ByteStream>> {
         let mut book = self.book();
@@ -83,7 +104,7 @@ impl Calls {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

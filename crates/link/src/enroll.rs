@@ -20,10 +20,11 @@ use sha2::{Digest as _, Sha256};
 use work::SharedClock;
 
 use crate::ca::{IssueAsk, Issued, Issuer, fingerprint_of_pem, key_and_request};
-use crate::https::{PATH_ENROLL, PATH_ISSUE, ParentClient, answer_read, unreachable_parent};
+use crate::https::{PATH_ENROLL, PATH_ISSUE, ParentClient, Parents, answer_read, unreachable_parent};
 use crate::identity::{Credentials, Identity, Kind};
 use crate::limits::{CONNECT_WAIT, REQUEST_WAIT, SMALL_BODY_MAX};
 use crate::tls::joiner_config;
+use crate::wallet::Wallet;
 use crate::wire;
 
 const TEXT_PREFIX: &str = "banyan1.";
@@ -185,7 +186,9 @@ impl Desk {
         let secret = hex::decode(&ask.secret).map_err(|_| token_refused())?;
         let joiner = Joiner { identity: identity.clone(), name: ask.name, at: self.clock.now() };
         tracing::info!(%identity, name = %joiner.name, "enrolment asked for");
-        self.book.redeem(&digest_of(&secret), joiner).await?;
+        self.book.redeem(&digest_of(&secret), joiner).await.inspect_err(|error| {
+            tracing::warn!(%identity, %error, "enrolment refused");
+        })?;
         let issued = self
             .issuer
             .issue(IssueAsk { identity: identity.clone(), csr: ask.csr, sans: Vec::new() })
@@ -195,10 +198,26 @@ impl Desk {
     }
 }
 
-/// Joins a parent. The private key is made here and never leaves; save what is returned.
-pub async fn enroll(parent_url: &str, token: &EnrollToken, name: &Name) -> Result<Credentials> {
+/// Joins a parent at the first of its addresses that answers. The private key is made here and never leaves; save
+/// what is returned.
+pub async fn enroll(parents: impl Into<Parents>, token: &EnrollToken, name: &Name) -> Result<Credentials> {
+    let parents = parents.into();
+    let mut unreached = Error::invalid("a parent has at least one address");
+    for url in parents.urls() {
+        match enroll_at(url, token, name).await {
+            Err(error) if error.kind == ErrorKind::Unavailable => unreached = error,
+            done => {
+                let mut credentials = done?;
+                credentials.parents = parents.urls().to_vec();
+                return Ok(credentials);
+            }
+        }
+    }
+    Err(unreached)
+}
+
+async fn enroll_at(url: &str, token: &EnrollToken, name: &Name) -> Result<Credentials> {
     let (key, csr) = key_and_request()?;
-    let url = parent_url.trim_end_matches('/');
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(joiner_config(token.ca)?)
         .no_proxy()
@@ -220,26 +239,27 @@ pub async fn enroll(parent_url: &str, token: &EnrollToken, name: &Name) -> Resul
         ));
     }
     let Enrolled { identity, cert, ca } = enrolled;
-    Ok(Credentials { identity, cert, key, ca, parents: vec![url.to_owned()] })
+    Ok(Credentials { identity, cert, key, ca, parents: Vec::new() })
 }
 
-/// A zone's issuer: passes requests on to root, over the zone's own mutual TLS.
+/// Asks the parent for certificates, over the child's own mutual TLS: renewals, and what a zone passes on to root.
 pub struct RemoteIssuer {
     client: ParentClient,
     fingerprint: [u8; 32],
 }
 
 impl RemoteIssuer {
-    pub fn new(credentials: &Credentials, parent_url: &str) -> Result<Self> {
-        let fingerprint = fingerprint_of_pem(&credentials.ca)?;
-        Ok(Self { client: ParentClient::new(credentials, parent_url)?, fingerprint })
+    pub fn new(wallet: impl Into<Wallet>, parents: impl Into<Parents>) -> Result<Self> {
+        let wallet = wallet.into();
+        let fingerprint = fingerprint_of_pem(&wallet.credentials().ca)?;
+        Ok(Self { client: ParentClient::new(&wallet, parents)?, fingerprint })
     }
 }
 
 impl Issuer for RemoteIssuer {
     fn issue(&self, ask: IssueAsk) -> BoxFuture<'_, Result<Issued>> {
         Box::pin(async move {
-            let issued = self.client.post(PATH_ISSUE, &ask, REQUEST_WAIT).await?;
+            let issued = self.client.post_any(PATH_ISSUE, &ask, REQUEST_WAIT).await?;
             issued.ok_or_else(|| Error::unavailable("the parent gave no certificate"))
         })
     }

@@ -1,10 +1,14 @@
 //! Who a certificate speaks for, and the files that prove it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 
-use model::{ChildId, Error, ErrorKind, Result};
+use model::{ChildId, Error, ErrorKind, Result, Timestamp};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
+use work::{Clock, SystemClock};
 use x509_parser::extensions::GeneralName;
 
 const SCHEME: &str = "banyan://";
@@ -159,6 +163,34 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
+    /// From when and until when the certificate is good.
+    pub fn validity(&self) -> Result<(Timestamp, Timestamp)> {
+        let der = CertificateDer::from_pem_slice(self.cert.as_bytes())
+            .map_err(|error| Error::invalid("a certificate is not in PEM").because(error))?;
+        validity_of(&der)
+    }
+
+    pub fn valid_now(&self) -> bool {
+        let now = SystemClock.now();
+        self.validity().is_ok_and(|(from, until)| from <= now && now < until)
+    }
+
+    /// Whether the certificate carries all these names and addresses of a server.
+    pub fn serves(&self, names: &[String]) -> bool {
+        let Ok(der) = CertificateDer::from_pem_slice(self.cert.as_bytes()) else { return false };
+        let Ok((_, certificate)) = x509_parser::parse_x509_certificate(&der) else { return false };
+        let Ok(Some(carried)) = certificate.subject_alternative_name() else { return false };
+        let carries = |name: &String| {
+            carried.value.general_names.iter().any(|carried| match (carried, name.parse::<IpAddr>()) {
+                (GeneralName::DNSName(dns), Err(_)) => dns == name,
+                (GeneralName::IPAddress(bytes), Ok(IpAddr::V4(address))) => *bytes == address.octets(),
+                (GeneralName::IPAddress(bytes), Ok(IpAddr::V6(address))) => *bytes == address.octets(),
+                _ => false,
+            })
+        };
+        names.iter().all(carries)
+    }
+
     /// Keeps them in `dir`, readable by the owner alone.
     pub fn save(&self, dir: &Path) -> Result<()> {
         let text = serde_json::to_vec_pretty(self)
@@ -167,11 +199,15 @@ impl Credentials {
         file_write_private(&dir.join(CREDENTIALS_FILE), &text)
     }
 
-    /// When the certificate ends.
-    pub fn valid_until(&self) -> Option<model::Timestamp> {
-        let (_, pem) = x509_parser::pem::parse_x509_pem(self.cert.as_bytes()).ok()?;
-        let certificate = pem.parse_x509().ok()?;
-        Some(model::Timestamp(certificate.validity().not_after.timestamp().saturating_mul(1_000_000)))
+    /// Writes the chain, the key and the CA as `NAME.cert.pem`, `NAME.key.pem` and `NAME.ca.pem`, for programs
+    /// that take them from files.
+    pub fn files_write(&self, dir: &Path, name: &str) -> Result<()> {
+        let write = |kind: &str, content: &str| {
+            file_write_private(&dir.join(format!("{name}.{kind}.pem")), content.as_bytes())
+        };
+        write("cert", &format!("{}{}", self.cert, self.ca))?;
+        write("key", &self.key)?;
+        write("ca", &self.ca)
     }
 
     /// Reads what [`Credentials::save`] wrote; `None` when there is nothing yet.
@@ -185,6 +221,15 @@ impl Credentials {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// From when and until when a certificate is good.
+pub(crate) fn validity_of(der: &[u8]) -> Result<(Timestamp, Timestamp)> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(der)
+        .map_err(|_| Error::new(ErrorKind::Unauthenticated, "the certificate cannot be read"))?;
+    let validity = certificate.validity();
+    let at = |seconds: i64| Timestamp(seconds.saturating_mul(1_000_000));
+    Ok((at(validity.not_before.timestamp()), at(validity.not_after.timestamp())))
 }
 
 /// Writes a whole file with mode 0600, so that a crash leaves the old one or the new one.

@@ -25,10 +25,12 @@ pub mod identity;
 pub mod limits;
 pub mod mqtt;
 pub mod parent;
+pub mod renew;
 pub mod stream;
 pub mod tls;
 pub mod uplink;
 mod vitals;
+mod wallet;
 mod wire;
 
 pub use ca::{Ca, IssueAsk, Issued, Issuer};
@@ -36,10 +38,12 @@ pub use calls::Calls;
 pub use enroll::{
     Desk, EnrollToken, Joiner, MemoryBook, RemoteIssuer, TokenBook, TokenRecord, certify, enroll,
 };
-pub use https::{HttpsParent, HttpsParentConfig, PeerClient, https_uplink};
+pub use https::{HttpsParent, HttpsParentConfig, Parents, PeerClient, https_uplink};
 pub use identity::{Children, Credentials, Identity, Kind};
 pub use mqtt::{Broker, BrokerConfig, MqttParent, MqttParentConfig, mqtt_uplink};
 pub use parent::{BlobSource, ParentHandler, PeerHandler};
+pub use renew::Renewal;
 pub use stream::{ByteStream, Frame, pipe};
 pub use uplink::{Down, Uplink};
 pub use vitals::PulseSource;
+pub use wallet::Wallet;

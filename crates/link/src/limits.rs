@@ -74,3 +74,14 @@ pub const CERT_VALID: Duration = Duration::from_secs(365 * 24 * 3600);
 pub const CA_VALID: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
 /// Certificates begin this long before now, for clocks that differ.
 pub const CERT_BACKDATE: Duration = Duration::from_secs(3600);
+/// A certificate is renewed when one part of so many of its life is left.
+pub const RENEW_LEFT_PART: i64 = 3;
+/// After a failure it is tried again when one part of so many of the rest has passed.
+pub const RENEW_RETRY_PART: i64 = 10;
+/// How often a certificate is looked at, at most and at least.
+pub const RENEW_LOOK_MIN: Duration = Duration::from_secs(1);
+pub const RENEW_LOOK_MAX: Duration = Duration::from_secs(3600);
+/// Removals that a listener has not heard of yet; it asks about every request all the same.
+pub const KICKS_MAX: usize = 256;
+/// Addresses of one parent.
+pub const PARENTS_MAX: usize = 16;

@@ -28,6 +28,18 @@ pub trait ParentHandler: Send + Sync + 'static {
     /// A blob that the child needs.
     fn blob(&self, child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>>;
 
+    /// Whether this parent is the one to talk to now. If not it may say who is, by the address that its children
+    /// have for that one; they are sent there.
+    fn holds(&self) -> Result<(), Option<String>> {
+        Ok(())
+    }
+
+    /// Whether this child joined here. Asked where a broker of somebody else vouches for it, who may know
+    /// nodes of other zones too.
+    fn knows(&self, child: &ChildId) -> bool {
+        self.admits(child)
+    }
+
     /// Whether this child, whose certificate is valid, is still one of ours.
     fn admits(&self, child: &ChildId) -> bool {
         let _ = child;

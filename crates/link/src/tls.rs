@@ -4,18 +4,20 @@
 use std::sync::Arc;
 
 use model::{Error, Result};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 use crate::ca::fingerprint_of;
 use crate::identity::Credentials;
+use crate::wallet::Wallet;
 
 /// Makes our provider the default of the process; a second time does nothing.
 pub fn provider_install() {
@@ -29,30 +31,43 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// A server that takes callers without a certificate too, because a joiner has none yet; every other
 /// route asks for the caller's identity.
-pub(crate) fn server_config(server: &Credentials) -> Result<ServerConfig> {
+pub(crate) fn server_config(server: &Wallet) -> Result<ServerConfig> {
+    server.check()?;
     let provider = provider();
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&server.ca)?.into(), provider.clone())
-        .allow_unauthenticated()
-        .build()
-        .map_err(|error| Error::internal("client certificates cannot be verified").because(error))?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(
+        roots(&server.credentials().ca)?.into(),
+        provider.clone(),
+    )
+    .allow_unauthenticated()
+    .build()
+    .map_err(|error| Error::internal("client certificates cannot be verified").because(error))?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(unusable)?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain(server)?, key(server)?)
-        .map_err(unusable)?;
+        .with_cert_resolver(Arc::new(server.clone()));
+    // A session that is taken up again would not be asked for a certificate that is still valid.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
 /// A client that shows its certificate and trusts our CA alone. The caller sets the protocols.
-pub(crate) fn client_config(credentials: &Credentials) -> Result<ClientConfig> {
-    ClientConfig::builder_with_provider(provider())
+pub(crate) fn client_config(me: &Wallet) -> Result<ClientConfig> {
+    me.check()?;
+    let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(unusable)?
-        .with_root_certificates(roots(&credentials.ca)?)
-        .with_client_auth_cert(chain(credentials)?, key(credentials)?)
-        .map_err(unusable)
+        .with_root_certificates(roots(&me.credentials().ca)?)
+        .with_client_cert_resolver(Arc::new(me.clone()));
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+/// The certificate with its key, if they belong together.
+pub(crate) fn certified(credentials: &Credentials) -> Result<CertifiedKey> {
+    CertifiedKey::from_der(chain(credentials)?, key(credentials)?, &provider()).map_err(unusable)
 }
 
 /// A client without a certificate that trusts the one CA with this fingerprint.

@@ -67,11 +67,15 @@ pub(crate) struct WireError {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
+    /// Of a parent that does not hold the duty: the one that does, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
 }
 
 impl From<&Error> for WireError {
     fn from(error: &Error) -> Self {
-        Self { kind: error.kind, message: error.message.clone(), hint: error.hint.clone() }
+        let holder = not_holder(error).and_then(|moved| moved.0.clone());
+        Self { kind: error.kind, message: error.message.clone(), hint: error.hint.clone(), holder }
     }
 }
 
@@ -85,8 +89,43 @@ impl From<WireError> for Error {
     }
 }
 
-pub(crate) fn status_of(kind: ErrorKind) -> u16 {
-    match kind {
+/// The status of a parent that is not the one to talk to now.
+pub(crate) const NOT_HOLDER: u16 = 421;
+
+/// The cause of an error: another parent holds the duty, and perhaps it is known which.
+#[derive(Debug)]
+pub(crate) struct NotHolder(pub Option<String>);
+
+impl std::fmt::Display for NotHolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("another parent holds the duty")
+    }
+}
+
+impl std::error::Error for NotHolder {}
+
+impl NotHolder {
+    pub(crate) fn error(self) -> Error {
+        Error::unavailable("another parent is the one to talk to now").because(self)
+    }
+}
+
+pub(crate) fn not_holder(error: &Error) -> Option<&NotHolder> {
+    error.source.as_ref()?.downcast_ref()
+}
+
+impl WireError {
+    /// What an answer with [`NOT_HOLDER`] says.
+    pub(crate) fn moved(self) -> Error {
+        NotHolder(self.holder).error()
+    }
+}
+
+pub(crate) fn status_of(error: &Error) -> u16 {
+    if not_holder(error).is_some() {
+        return NOT_HOLDER;
+    }
+    match error.kind {
         ErrorKind::Invalid => 400,
         ErrorKind::Unauthenticated => 401,
         ErrorKind::Forbidden => 403,

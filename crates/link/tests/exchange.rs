@@ -1,4 +1,4 @@
-//! The exchange, streams and blobs over loopback: the same suite for both transports.
+//! The exchange, streams and blobs over loopback: the same suite for every transport.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,16 +10,18 @@ use model::exchange::{Ask, Revision};
 use model::{Digest, ErrorKind, InstanceId, Pulse};
 use sha2::{Digest as _, Sha256};
 
-macro_rules! both {
+macro_rules! all {
     ($($name:ident),* $(,)?) => {
         mod https { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() { super::$name(super::Transport::Https).await; })* }
         mod mqtt { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() { super::$name(super::Transport::Mqtt).await; })* }
+        mod mosquitto { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::$name(super::Transport::Mosquitto).await; })* }
     };
 }
 
-both!(
+all!(
     desired_is_delivered_and_never_twice,
     a_child_that_has_nothing_gets_the_whole_set_again,
     observed_is_acknowledged,
@@ -72,10 +74,12 @@ async fn a_parent_that_comes_back_finds_its_children(transport: Transport) {
     let world = world(transport).await;
     desired_next(&*world.uplink).await;
     let addresses = world.zone.addresses();
+    // An external broker runs on.
+    let external = world.mosquitto.as_ref().map(|mosquitto| mosquitto.address);
     drop(world.zone);
     patiently("lost", async { while !matches!(world.uplink.next().await, Down::Lost) {} }).await;
     assert_eq!(world.uplink.push(observed(1)).await.unwrap_err().kind, ErrorKind::Unavailable);
-    let zone = Zone::start(world.dir.path(), &world.ca, Parent::new(2), addresses).await;
+    let zone = Zone::start_with(world.dir.path(), &world.ca, Parent::new(2), addresses, external).await;
     let set = desired_next(&*world.uplink).await;
     assert_eq!((set.base, set.at), (None, Revision { epoch: 2, rev: 1 }));
     zone.handler.wait(Heard::Link(world.child.clone(), true)).await;

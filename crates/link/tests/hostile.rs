@@ -31,7 +31,7 @@ fn tls(credentials: &Credentials, with_certificate: bool) -> rustls::ClientConfi
 }
 
 fn mqtt(world: &World, client_id: &str, credentials: &Credentials, with_certificate: bool) -> MqttOptions {
-    let address = world.zone.broker.address();
+    let address = world.zone.broker_address;
     let mut options = MqttOptions::new(client_id, Broker::tcp(address.ip().to_string(), address.port()));
     let tls = TlsConfiguration::Rustls(Arc::new(tls(credentials, with_certificate)));
     options.set_transport(Wire::tls_with_config(tls)).set_keep_alive(5);
@@ -112,7 +112,7 @@ async fn a_packet_over_the_limit_ends_the_connection() {
     let mallory = node(&world.ca, 2);
     let me = mallory.identity.id.clone();
     // The client would refuse by itself if it believed the broker's limit, so bytes are written by hand.
-    let address = world.zone.broker.address();
+    let address = world.zone.broker_address;
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(tls(&mallory, true)));
     let mut tls = connector.connect("localhost".try_into().unwrap(), socket).await.unwrap();
@@ -283,7 +283,7 @@ async fn a_silent_network_is_noticed(transport: Transport) {
     let proxy = Proxy::start(if transport == Transport::Https { https } else { broker }).await;
     let uplink = match transport {
         Transport::Https => link::https_uplink(&credentials, &format!("https://{}", proxy.address)).unwrap(),
-        Transport::Mqtt => {
+        Transport::Mqtt | Transport::Mosquitto => {
             link::mqtt_uplink(&credentials, &proxy.address.to_string(), &world.zone.url()).unwrap()
         }
     };
@@ -291,7 +291,7 @@ async fn a_silent_network_is_noticed(transport: Transport) {
     common::desired_next(&*uplink).await;
     proxy.silent.send_replace(true);
     patiently("lost", async { while !matches!(uplink.next().await, Down::Lost) {} }).await;
-    if transport == Transport::Mqtt {
+    if transport != Transport::Https {
         world.zone.handler.wait(Heard::Link(child.clone(), false)).await;
     }
     proxy.silent.send_replace(false);
@@ -308,6 +308,11 @@ async fn a_silent_network_is_noticed_over_https() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_network_is_noticed_over_mqtt() {
     a_silent_network_is_noticed(Transport::Mqtt).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_network_is_noticed_over_mosquitto() {
+    a_silent_network_is_noticed(Transport::Mosquitto).await;
 }
 
 /// Many changes in a row while a child does not read: only the latest set matters, and it comes.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use link::EnrollToken;
+use link::{EnrollToken, Parents};
 use model::Name;
 use model::constraint::Labels;
 use serde::Deserialize;
@@ -41,14 +41,16 @@ struct RootFile {
 struct ZoneFile {
     name: Name,
     data: PathBuf,
-    /// Root's link, such as https://root.example:7710.
-    root: String,
+    /// Root's link, such as https://root.example:7710, or a list of them where there are several root servers.
+    root: OneOrMany,
     /// From `banyan enroll zone`; needed once.
     token: Option<String>,
     #[serde(default = "zone_https_default")]
     https_listen: SocketAddr,
     #[serde(default = "zone_mqtt_default")]
     mqtt_listen: SocketAddr,
+    /// host:port of a broker that is used instead of the embedded one.
+    broker: Option<String>,
     /// Names and addresses under which nodes reach it.
     names: Vec<String>,
 }
@@ -60,9 +62,11 @@ struct NodeFile {
     name: Name,
     data: PathBuf,
     /// The zone's link, such as https://zone.example:7720.
-    zone: String,
-    /// The zone's broker, such as zone.example:7721.
-    broker: String,
+    zone: OneOrMany,
+    #[serde(default)]
+    transport: Transport,
+    /// The zone's broker, such as zone.example:7721; for the transport mqtt.
+    broker: Option<String>,
     /// From `banyan enroll node`; needed once.
     token: Option<String>,
     #[serde(default = "bridge_default")]
@@ -74,6 +78,46 @@ struct NodeFile {
     labels: Labels,
     #[serde(default = "overcommit_default")]
     cpu_overcommit: u64,
+}
+
+/// How a node exchanges with its zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Transport {
+    #[default]
+    Mqtt,
+    /// Long poll; no broker is needed.
+    Https,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "an address, or a list of addresses")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<OneOrMany> for Parents {
+    fn from(urls: OneOrMany) -> Self {
+        match urls {
+            OneOrMany::One(url) => Self::from(&url),
+            OneOrMany::Many(urls) => Self::from(&urls[..]),
+        }
+    }
+}
+
+/// The broker of a node, where its transport needs one.
+fn broker(transport: Transport, broker: Option<String>) -> anyhow::Result<Option<String>> {
+    match (transport, broker) {
+        (Transport::Https, None) => Ok(None),
+        (Transport::Mqtt, Some(broker)) => Ok(Some(broker)),
+        (Transport::Mqtt, None) => {
+            anyhow::bail!(
+                "broker is missing: the transport mqtt needs one; without a broker say transport = \"https\""
+            )
+        }
+        (Transport::Https, Some(_)) => anyhow::bail!("broker is given, and the transport https uses none"),
+    }
 }
 
 fn rest_default() -> SocketAddr {
@@ -144,9 +188,10 @@ pub async fn zone(path: &Path) -> anyhow::Result<()> {
     let options = ZoneOptions {
         name: file.name,
         data: file.data,
-        root_url: file.root,
+        root: file.root.into(),
         https_listen: file.https_listen,
         mqtt_listen: file.mqtt_listen,
+        broker: file.broker,
         link_names: with_loopback(file.names),
     };
     let zone = ZoneRole::start(options, token(file.token)?, clock()).await?;
@@ -166,8 +211,8 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
     let options = NodeOptions {
         name: file.name,
         data: file.data,
-        zone_url: file.zone,
-        broker: file.broker,
+        zone: file.zone.into(),
+        broker: broker(file.transport, file.broker)?,
         bridge: file.bridge,
         cgroup_parent: file.cgroup_parent,
         oci_runtime: file.oci_runtime,

@@ -1,4 +1,4 @@
-//! A node: a child of its zone over MQTT, with an engine, a bridge and image layers.
+//! A node: a child of its zone over MQTT or HTTPS, with an engine, a bridge and image layers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use link::{EnrollToken, Uplink};
+use link::{EnrollToken, Parents, RemoteIssuer, Uplink, Wallet};
 use model::constraint::Labels;
 use model::{Bytes, Cpu, Digest, Facts, GpuDevice, Name, Resources, Result, RuntimeKind};
 use node::layer::{BlobFetch, LayerStore};
@@ -15,7 +15,8 @@ use sal::HostFacts;
 use tokio::task::JoinHandle;
 use work::SharedClock;
 
-use super::zone::{certificate_until, credentials};
+use super::listen::renewal;
+use super::zone::credentials;
 
 /// Memory that is never given to instances: for the host and for us.
 const MEMORY_RESERVE: Bytes = Bytes::mib(256);
@@ -25,9 +26,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(600);
 pub struct NodeOptions {
     pub name: Name,
     pub data: PathBuf,
-    /// The zone, by HTTPS and as the address of its broker.
-    pub zone_url: String,
-    pub broker: String,
+    /// The zone, by HTTPS.
+    pub zone: Parents,
+    /// The zone's broker; without one the exchange goes over HTTPS too.
+    pub broker: Option<String>,
     pub bridge: String,
     pub cgroup_parent: String,
     pub oci_runtime: Option<PathBuf>,
@@ -45,8 +47,13 @@ pub struct NodeRole {
 impl NodeRole {
     pub async fn start(options: NodeOptions, token: Option<EnrollToken>, clock: SharedClock) -> Result<Self> {
         sal::folder_private(&options.data)?;
-        let credentials = credentials(&options.data, &options.zone_url, token, &options.name).await?;
-        let uplink = link::mqtt_uplink(&credentials, &options.broker, &options.zone_url)?;
+        let credentials = credentials(&options.data, &options.zone, token, &options.name).await?;
+        let me = Wallet::from(credentials);
+        let uplink = match &options.broker {
+            Some(broker) => link::mqtt_uplink(&me, broker, &options.zone)?,
+            None => link::https_uplink(&me, &options.zone)?,
+        };
+        let issuer = Arc::new(RemoteIssuer::new(&me, &options.zone)?);
         let host = sal::host_facts(&options.data)?;
         let network = BridgeNetwork::new(bridge(&options.bridge, &options.data).await?);
         let layers = LayerStore::open(options.data.join("layers"), Arc::new(Fetch(uplink.clone())))?;
@@ -57,12 +64,13 @@ impl NodeRole {
         let runtime = engine.runtime().to_owned();
         let service = NodeService::open(&options.data, facts(&options, &host), engine)?;
         let (running, pulsing) = (service.clone(), service.clone());
-        let certificate = certificate_until(options.data.join("identity"));
-        uplink.pulse_from(Arc::new(move || pulsing.pulse(certificate())));
+        let shown = me.clone();
+        uplink.pulse_from(Arc::new(move || pulsing.pulse(shown.until().ok())));
         let tasks = vec![
             tokio::spawn(layers_sweep(layers, service.clone())),
             tokio::spawn(async move { running.run().await }),
             tokio::spawn(tier::sync::run(Arc::new(service), uplink)),
+            tokio::spawn(renewal(&me, &issuer, Vec::new(), options.data.join("identity")).run()),
         ];
         Ok(Self { runtime, tasks })
     }

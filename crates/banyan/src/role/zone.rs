@@ -2,38 +2,35 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use link::{
-    Broker, BrokerConfig, Children, Credentials, Desk, EnrollToken, HttpsParent, HttpsParentConfig, Identity,
-    Kind, MqttParent, MqttParentConfig, RemoteIssuer, TokenBook, Uplink,
-};
-use model::{Check, Error, Light, Name, Result, Timestamp};
+use link::{Credentials, EnrollToken, Kind, Parents, RemoteIssuer, TokenBook, Uplink, Wallet};
+use model::{Check, Error, Light, Name, Pulse, Result};
 use tokio::task::JoinHandle;
 use work::SharedClock;
 use zone::{LedgerBook, ZoneConfig, ZoneService};
 
-/// How often a certificate's end is read again.
-const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
+use super::listen::{Listeners, renewal};
+
 const TOKEN_VALID_MS: i64 = 60 * 60 * 1000;
 
 pub struct ZoneOptions {
     pub name: Name,
     pub data: PathBuf,
-    pub root_url: String,
+    /// One address of root, or those of several root servers.
+    pub root: Parents,
     /// Where nodes come to, by HTTPS and by MQTT.
     pub https_listen: SocketAddr,
     pub mqtt_listen: SocketAddr,
+    /// `host:port` of a broker that takes the place of the embedded one.
+    pub broker: Option<String>,
     /// Names and addresses under which nodes reach this zone.
     pub link_names: Vec<String>,
 }
 
 /// A zone that runs until it is dropped.
 pub struct ZoneRole {
-    https: HttpsParent,
-    broker: Broker,
-    _mqtt: MqttParent,
+    listeners: Listeners,
     book: Arc<LedgerBook>,
     fingerprint: [u8; 32],
     clock: SharedClock,
@@ -44,50 +41,25 @@ impl ZoneRole {
     /// `token` is used the first time; later the certificate from then is.
     pub async fn start(options: ZoneOptions, token: Option<EnrollToken>, clock: SharedClock) -> Result<Self> {
         sal::folder_private(&options.data)?;
-        let credentials = credentials(&options.data, &options.root_url, token, &options.name).await?;
-        let uplink: Arc<dyn Uplink> = link::https_uplink(&credentials, &options.root_url)?;
+        let me = Wallet::from(credentials(&options.data, &options.root, token, &options.name).await?);
+        let uplink: Arc<dyn Uplink> = link::https_uplink(&me, &options.root)?;
+        uplink.pulse_from(pulse_of(&me, &clock));
         let service = ZoneService::open(
             ZoneConfig::new(options.name.clone(), options.data.clone()),
             uplink.clone(),
             clock.clone(),
         )?;
-        let id = credentials.identity.id.clone();
-        let issuer = Arc::new(RemoteIssuer::new(&credentials, &options.root_url)?);
-        let server_identity = Identity::new(Kind::Server, &id);
-        let server =
-            link::enroll::certify(issuer.as_ref(), server_identity, options.link_names.clone()).await?;
+        let issuer = Arc::new(RemoteIssuer::new(&me, &options.root)?);
+        let listeners = Listeners::start(&options, &me, &issuer, &service, clock.clone()).await?;
         let book = service.book();
-        let desk = Desk {
-            kind: Kind::Node,
-            parent: Some(id.clone()),
-            issuer: issuer.clone(),
-            book: book.clone(),
-            clock: clock.clone(),
-        };
-        let parent = HttpsParentConfig {
-            listen: options.https_listen,
-            server: server.clone(),
-            children: Children::nodes_of(&id),
-            desk: Some(desk),
-            issuer: Some(issuer.clone()),
-            peers: None,
-        };
-        let https = HttpsParent::start(parent, Arc::new(service.clone()), service.calls()).await?;
-        let broker = BrokerConfig {
-            listen: options.mqtt_listen,
-            server,
-            zone: id.clone(),
-            dir: options.data.join("broker"),
-        };
-        let broker = Broker::start(broker).await?;
-        let mqtt = MqttParentConfig { broker: own_address(broker.address()).to_string(), me: credentials };
-        let mqtt = MqttParent::start(mqtt, Arc::new(service.clone()), service.calls())?;
-        let (certificate, subject) = (certificate_until(options.data.join("identity")), options.name.clone());
+        let identity = options.data.join("identity");
+        service.probe_add(Box::new(listeners.broker_probe(&options.name)));
+        let (shown, subject) = (me.clone(), options.name.clone());
         service.probe_add(Box::new(move |now| {
             let subject = format!("zone {subject}");
-            match certificate() {
-                Some(until) => zone::health::certificate(&subject, until, now),
-                None => Check::new("certificate", subject, Light::Red, "cannot be read", now),
+            match shown.until() {
+                Ok(until) => zone::health::certificate(&subject, until, now),
+                Err(_) => Check::new("certificate", subject, Light::Red, "cannot be read", now),
             }
         }));
         let running = service.clone();
@@ -95,17 +67,19 @@ impl ZoneRole {
         let tasks = vec![
             tokio::spawn(async move { running.run().await }),
             tokio::spawn(tier::sync::run(owner, uplink)),
+            tokio::spawn(renewal(&me, &issuer, Vec::new(), identity).run()),
         ];
         let fingerprint = link::Issuer::fingerprint(issuer.as_ref());
-        Ok(Self { https, broker, _mqtt: mqtt, book, fingerprint, clock, tasks })
+        Ok(Self { listeners, book, fingerprint, clock, tasks })
     }
 
     pub fn https_url(&self) -> String {
-        format!("https://{}", self.https.address())
+        format!("https://{}", self.listeners.https.address())
     }
 
-    pub fn mqtt_address(&self) -> SocketAddr {
-        self.broker.address()
+    /// Where nodes find the broker.
+    pub fn mqtt_address(&self) -> String {
+        self.listeners.mqtt_address()
     }
 
     /// A one-time token with which a node of this name may join.
@@ -123,29 +97,10 @@ impl Drop for ZoneRole {
     }
 }
 
-/// Where a listener is reached from its own host: one that listens everywhere answers on loopback, which
-/// its certificate names.
-fn own_address(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
-    }
-    address
-}
-
-/// Says when the certificate in a folder ends; looks again now and then, because it is renewed.
-pub fn certificate_until(dir: PathBuf) -> impl Fn() -> Option<Timestamp> + Send + Sync {
-    let known: Mutex<Option<(Instant, Option<Timestamp>)>> = Mutex::default();
-    move || {
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        match *known {
-            Some((at, until)) if at.elapsed() < CERTIFICATE_LOOK => until,
-            _ => {
-                let until = Credentials::load(&dir).ok().flatten().and_then(|kept| kept.valid_until());
-                *known = Some((Instant::now(), until));
-                until
-            }
-        }
-    }
+/// What a zone says to root with every beat.
+fn pulse_of(me: &Wallet, clock: &SharedClock) -> link::PulseSource {
+    let (me, clock) = (me.clone(), clock.clone());
+    Arc::new(move || Pulse { at: clock.now(), certificate_until: me.until().ok(), ..Pulse::default() })
 }
 
 /// Whether a role with this data folder has its certificate already.
@@ -156,7 +111,7 @@ pub fn joined(data: &std::path::Path) -> Result<bool> {
 /// The certificate from an earlier life, or a new one for the token.
 pub async fn credentials(
     data: &std::path::Path,
-    parent_url: &str,
+    parents: &Parents,
     token: Option<EnrollToken>,
     name: &Name,
 ) -> Result<Credentials> {
@@ -167,7 +122,7 @@ pub async fn credentials(
     let token = token.ok_or_else(|| {
         Error::invalid(format!("{name} has not joined yet")).hint("give it a token from 'banyan enroll'")
     })?;
-    let credentials = link::enroll(parent_url, &token, name).await?;
+    let credentials = link::enroll(parents, &token, name).await?;
     credentials.save(&dir)?;
     Ok(credentials)
 }

@@ -15,18 +15,21 @@ use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::client::ParentClient;
+use super::client::{ParentClient, Parents};
 use super::{PATH_BEAT, PATH_DESIRED, PATH_OBSERVED, Poll, Polled};
-use crate::identity::Credentials;
 use crate::limits::{BEAT, POLL_MAX, PUSH_WAIT, REQUEST_WAIT};
 use crate::stream::ByteStream;
 use crate::uplink::{Backoff, Down, Inbox, Uplink};
 use crate::vitals::{PulseSource, Vitals};
+use crate::wallet::Wallet;
 
-/// Connects to a parent and stays connected until it is dropped.
-pub fn https_uplink(credentials: &Credentials, parent_url: &str) -> Result<Arc<dyn Uplink>> {
+/// Connects to a parent and stays connected until it is dropped. Of several addresses it uses the one that answers
+/// and holds the duty.
+pub fn https_uplink(wallet: impl Into<Wallet>, parents: impl Into<Parents>) -> Result<Arc<dyn Uplink>> {
+    let wallet = wallet.into();
     let link = Arc::new(Link {
-        client: ParentClient::new(credentials, parent_url)?,
+        client: ParentClient::new(&wallet, parents)?,
+        wallet,
         inbox: Inbox::default(),
         have: watch::Sender::new(None),
         vitals: Vitals::default(),
@@ -42,6 +45,7 @@ struct HttpsUplink {
 
 struct Link {
     client: ParentClient,
+    wallet: Wallet,
     inbox: Inbox,
     have: watch::Sender<Option<Revision>>,
     vitals: Vitals,
@@ -50,14 +54,17 @@ struct Link {
 impl Link {
     async fn run(self: Arc<Self>) {
         let mut backoff = Backoff::new();
+        let mut failed = 0;
         loop {
             let error = match self.beat().await {
                 Ok(()) => {
+                    failed = 0;
                     backoff.reset();
                     self.inbox.up();
                     let error = tokio::select! {
                         error = self.beats() => error,
                         error = self.polls() => error,
+                        error = self.renewals() => error,
                     };
                     self.inbox.lost();
                     error
@@ -65,11 +72,29 @@ impl Link {
                 Err(error) => error,
             };
             tracing::debug!(%error, "no link to the parent");
-            if let Err(error) = self.client.renew() {
-                tracing::error!(%error, "no new connection to the parent");
+            self.client.move_on(&error);
+            self.reconnect();
+            failed += 1;
+            // Every address is tried before the pause.
+            if failed % self.client.addresses() == 0 {
+                backoff.pause().await;
             }
-            backoff.pause().await;
         }
+    }
+
+    fn reconnect(&self) {
+        if let Err(error) = self.client.reconnect() {
+            tracing::error!(%error, "no new connection to the parent");
+        }
+    }
+
+    /// A renewed certificate is shown by what is sent from then on.
+    async fn renewals(&self) -> Error {
+        let mut changes = self.wallet.changes();
+        while changes.changed().await.is_ok() {
+            self.reconnect();
+        }
+        std::future::pending().await
     }
 
     async fn beat(&self) -> Result<()> {

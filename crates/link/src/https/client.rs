@@ -1,5 +1,6 @@
 //! The child's HTTPS client: requests, streams and blobs. Children of both transports use it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,14 +17,62 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use super::routes::MESSAGE_MAX;
 use super::socket::pump;
 use super::{PATH_BLOB, PATH_STREAM};
-use crate::identity::Credentials;
-use crate::limits::{BLOB_STALL, BODY_MAX, CONNECT_WAIT, FRAME_MAX, SMALL_BODY_MAX};
+use crate::limits::{BLOB_STALL, BODY_MAX, CONNECT_WAIT, FRAME_MAX, PARENTS_MAX, SMALL_BODY_MAX};
 use crate::stream::ByteStream;
 use crate::tls::client_config;
+use crate::wallet::Wallet;
 use crate::wire;
 
+/// Where a parent is found: one address or several, of which one is used at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parents(Vec<String>);
+
+impl Parents {
+    fn check(&self) -> Result<()> {
+        if self.0.is_empty() || self.0.len() > PARENTS_MAX {
+            return Err(Error::invalid(format!("a parent has 1 to {PARENTS_MAX} addresses")));
+        }
+        match self.0.iter().find(|url| !url.starts_with("https://")) {
+            Some(url) => Err(Error::invalid(format!(
+                "'{url}' is not the address of a parent: it begins with https://"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    pub fn urls(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl<S: AsRef<str>> From<&[S]> for Parents {
+    fn from(urls: &[S]) -> Self {
+        Self(urls.iter().map(|url| url.as_ref().trim_end_matches('/').to_owned()).collect())
+    }
+}
+
+impl From<&str> for Parents {
+    fn from(url: &str) -> Self {
+        Self::from(&[url][..])
+    }
+}
+
+impl From<&String> for Parents {
+    fn from(url: &String) -> Self {
+        Self::from(url.as_str())
+    }
+}
+
+impl From<&Parents> for Parents {
+    fn from(parents: &Parents) -> Self {
+        parents.clone()
+    }
+}
+
 pub(crate) struct ParentClient {
-    url: String,
+    parents: Parents,
+    /// Which of them is used now.
+    used: AtomicUsize,
     /// HTTP/2 for the exchange: polls, pushes and beats share one connection.
     exchange_tls: ClientConfig,
     exchange: Mutex<reqwest::Client>,
@@ -33,16 +82,12 @@ pub(crate) struct ParentClient {
 }
 
 impl ParentClient {
-    pub(crate) fn new(credentials: &Credentials, url: &str) -> Result<Self> {
-        let url = url.trim_end_matches('/').to_owned();
-        if !url.starts_with("https://") {
-            return Err(Error::invalid(format!(
-                "'{url}' is not the address of a parent: it begins with https://"
-            )));
-        }
-        let mut exchange_tls = client_config(credentials)?;
+    pub(crate) fn new(wallet: &Wallet, parents: impl Into<Parents>) -> Result<Self> {
+        let parents = parents.into();
+        parents.check()?;
+        let mut exchange_tls = client_config(wallet)?;
         exchange_tls.alpn_protocols = vec![b"h2".to_vec()];
-        let mut bulk_tls = client_config(credentials)?;
+        let mut bulk_tls = client_config(wallet)?;
         bulk_tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let exchange = Mutex::new(exchange_client(&exchange_tls)?);
         let bulk = reqwest::Client::builder()
@@ -56,13 +101,53 @@ impl ParentClient {
             .pool_idle_timeout(CONNECT_WAIT)
             .build()
             .map_err(unusable)?;
-        Ok(Self { url, exchange_tls, exchange, bulk, stream_tls: Arc::new(bulk_tls) })
+        let used = AtomicUsize::new(0);
+        Ok(Self { parents, used, exchange_tls, exchange, bulk, stream_tls: Arc::new(bulk_tls) })
     }
 
-    /// Drops the exchange's connection, which may be dead without knowing it.
-    pub(crate) fn renew(&self) -> Result<()> {
+    /// Takes a new connection for what is sent from now on: the one before may be dead without knowing it, or
+    /// shows an old certificate. What is under way ends where it began.
+    pub(crate) fn reconnect(&self) -> Result<()> {
         *self.exchange.lock().unwrap_or_else(PoisonError::into_inner) = exchange_client(&self.exchange_tls)?;
         Ok(())
+    }
+
+    /// How many addresses there are.
+    pub(crate) fn addresses(&self) -> usize {
+        self.parents.0.len()
+    }
+
+    fn url(&self) -> &str {
+        &self.parents.0[self.used.load(Ordering::Relaxed) % self.parents.0.len()]
+    }
+
+    /// After an error: takes the address that the parent named, when it is one of ours, or else the next one.
+    pub(crate) fn move_on(&self, error: &Error) {
+        let count = self.parents.0.len();
+        let named = wire::not_holder(error).and_then(|moved| moved.0.as_deref());
+        let named =
+            named.and_then(|url| self.parents.0.iter().position(|known| known == url.trim_end_matches('/')));
+        let used = self.used.load(Ordering::Relaxed);
+        self.used.store(named.unwrap_or((used + 1) % count), Ordering::Relaxed);
+    }
+
+    /// Posts one message to whichever address takes it.
+    pub(crate) async fn post_any<B: Serialize, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+        wait: Duration,
+    ) -> Result<Option<A>> {
+        let mut tried = 1;
+        loop {
+            match self.post(path, body, wait).await {
+                Err(error) if error.kind == ErrorKind::Unavailable && tried < self.addresses() => {
+                    self.move_on(&error);
+                    tried += 1;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Posts one message; `None` when the answer is empty.
@@ -74,7 +159,7 @@ impl ParentClient {
     ) -> Result<Option<A>> {
         let client = self.exchange.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let body = wire::encode(body, BODY_MAX)?;
-        let request = client.post(format!("{}{path}", self.url)).body(body).timeout(wait);
+        let request = client.post(format!("{}{path}", self.url())).body(body).timeout(wait);
         answer_read(request.send().await.map_err(unreachable_parent)?).await
     }
 
@@ -83,7 +168,7 @@ impl ParentClient {
     }
 
     pub(crate) async fn stream_at(&self, path: &str) -> Result<ByteStream> {
-        let url = format!("wss://{}{path}", &self.url["https://".len()..]);
+        let url = format!("wss://{}{path}", &self.url()["https://".len()..]);
         let config = WebSocketConfig::default()
             .read_buffer_size(FRAME_MAX)
             .write_buffer_size(0)
@@ -116,8 +201,9 @@ impl ParentClient {
         digest: &Digest,
         to: &mut (dyn AsyncWrite + Send + Unpin),
     ) -> Result<u64> {
-        let request = self.bulk.get(format!("{}{path}/{digest}", self.url));
-        let mut response = request.send().await.map_err(unreachable_parent)?;
+        let request = self.bulk.get(format!("{}{path}/{digest}", self.url()));
+        let sent = request.send().await.map_err(unreachable_parent);
+        let mut response = sent.inspect_err(|error| self.move_on(error))?;
         if !response.status().is_success() {
             return Err(refusal(response).await);
         }
@@ -175,7 +261,7 @@ async fn refusal(mut response: reqwest::Response) -> Error {
     let status = response.status();
     let body = body_read(&mut response, SMALL_BODY_MAX).await.unwrap_or_default();
     if let Ok(error) = serde_json::from_slice::<wire::WireError>(&body) {
-        return error.into();
+        return if status.as_u16() == wire::NOT_HOLDER { error.moved() } else { error.into() };
     }
     let kind = match status.as_u16() {
         400 => ErrorKind::Invalid,

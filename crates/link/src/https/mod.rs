@@ -9,6 +9,7 @@ mod routes;
 mod socket;
 
 pub use child::https_uplink;
+pub use client::Parents;
 pub(crate) use client::{ParentClient, answer_read, unreachable_parent};
 pub use parent::{HttpsParent, HttpsParentConfig};
 pub use peer::PeerClient;

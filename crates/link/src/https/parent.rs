@@ -9,9 +9,9 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use model::{Error, Result};
+use model::{ChildId, Error, Result};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, broadcast};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -22,10 +22,11 @@ use super::routes::{Shared, router};
 use crate::ca::Issuer;
 use crate::calls::Calls;
 use crate::enroll::Desk;
-use crate::identity::{Children, Credentials, Identity};
+use crate::identity::{Children, Credentials, Identity, validity_of};
 use crate::limits::{CONNECT_WAIT, CONNECTIONS_MAX, POLL_MAX, REQUESTS_PER_CONNECTION_MAX};
 use crate::parent::{ParentHandler, PeerHandler};
 use crate::tls::server_config;
+use crate::wallet::Wallet;
 
 pub struct HttpsParentConfig {
     /// Port 0 takes a free one.
@@ -44,6 +45,8 @@ pub struct HttpsParentConfig {
 /// A listener that runs until it is dropped.
 pub struct HttpsParent {
     address: SocketAddr,
+    roster: Arc<Roster>,
+    wallet: Wallet,
     _stop: DropGuard,
 }
 
@@ -53,13 +56,15 @@ impl HttpsParent {
         handler: Arc<dyn ParentHandler>,
         calls: Calls,
     ) -> Result<Self> {
-        let acceptor = TlsAcceptor::from(Arc::new(server_config(&config.server)?));
+        let wallet = Wallet::from(config.server);
+        let acceptor = TlsAcceptor::from(Arc::new(server_config(&wallet)?));
         let listener = TcpListener::bind(config.listen).await.map_err(|error| {
             Error::unavailable(format!("cannot listen on {}: {error}", config.listen)).because(error)
         })?;
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
-        let roster = Arc::new(Roster::new(handler.clone(), calls.clone()));
+        let roster = Arc::new(Roster::new(handler.clone(), calls.clone(), stop.clone()));
+        let kicks = calls.kicks();
         let shared = Arc::new(Shared {
             handler,
             calls,
@@ -68,15 +73,25 @@ impl HttpsParent {
             issuer: config.issuer,
             peers: config.peers,
             roster: roster.clone(),
-            stop: stop.clone(),
         });
-        let server = Server { acceptor, router: router(shared), roster };
+        let server = Server { acceptor, router: router(shared), roster: roster.clone() };
+        tokio::spawn(kicks_follow(roster.clone(), kicks, stop.clone()));
         tokio::spawn(server.accept(listener, stop.clone()));
-        Ok(Self { address, _stop: stop.drop_guard() })
+        Ok(Self { address, roster, wallet, _stop: stop.drop_guard() })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The certificate that it shows. What is put there is shown to whoever connects from then on.
+    pub fn wallet(&self) -> &Wallet {
+        &self.wallet
+    }
+
+    /// Closes every connection: a parent that no longer holds the duty sends its children away at once.
+    pub fn dismiss(&self) {
+        self.roster.dismiss();
     }
 }
 
@@ -122,9 +137,11 @@ impl Server {
             Err(_) => return tracing::debug!("TLS handshake took too long"),
         };
         let certificate = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let peer = certificate.and_then(|der| Identity::from_certificate(der).ok());
-        let connection = Arc::new(Connection::new(peer, self.roster));
+        let peer = certificate
+            .and_then(|der| Some((Identity::from_certificate(der).ok()?, validity_of(der).ok()?.1)));
+        let connection = Connection::new(peer, self.roster);
         let _close = Close(connection.clone());
+        let stopped = connection.clone();
         let router = self.router;
         let spoke = Arc::new(Notify::new());
         let speaking = spoke.clone();
@@ -146,7 +163,22 @@ impl Server {
             result = served => if let Err(error) = result {
                 tracing::debug!(%error, "connection ended");
             },
+            () = stopped.stopped() => tracing::debug!("the connection is closed from here"),
             () = silent => tracing::debug!("the connection brought no request in time"),
+        }
+    }
+}
+
+/// Closes the connections of children that were removed.
+async fn kicks_follow(roster: Arc<Roster>, mut kicks: broadcast::Receiver<ChildId>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            kicked = kicks.recv() => match kicked {
+                Ok(child) => roster.kick(&child),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            },
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::routing::{get, post};
 use model::exchange::Ask;
@@ -23,13 +23,15 @@ use serde_json::Value;
 use tokio::io::AsyncWrite;
 
 use super::client::ParentClient;
+use super::roster::Connection;
 use super::routes::{Answer, MESSAGE_MAX, Peer, Refusal, Shared, answer, blob_answer};
 use super::socket::pump;
 use super::{PATH_PEER_ASK, PATH_PEER_BLOB, PATH_PEER_TELL};
-use crate::identity::{Credentials, Kind};
+use crate::identity::Kind;
 use crate::limits::{CALL_WAIT, CONNECT_WAIT, SMALL_BODY_MAX};
 use crate::parent::PeerHandler;
 use crate::stream::{ByteStream, Frame, pipe};
+use crate::wallet::Wallet;
 use crate::wire::{self, WireError};
 
 /// The first frame of an asker.
@@ -54,15 +56,15 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
 }
 
 /// Another root server, by its certificate.
-struct Root(Arc<dyn PeerHandler>);
+struct Root(Arc<dyn PeerHandler>, Arc<Connection>);
 
 impl FromRequestParts<Arc<Shared>> for Root {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Answer<Self> {
-        let Peer(identity, _) = Peer::from_request_parts(parts, shared).await?;
+        let Peer(identity, connection) = Peer::from_request_parts(parts, shared).await?;
         match &shared.peers {
-            Some(handler) if identity.kind == Kind::Root => Ok(Self(handler.clone())),
+            Some(handler) if identity.kind == Kind::Root => Ok(Self(handler.clone(), connection)),
             _ => {
                 Err(Error::new(ErrorKind::Forbidden, format!("{identity} is no peer of this server")).into())
             }
@@ -70,14 +72,13 @@ impl FromRequestParts<Arc<Shared>> for Root {
     }
 }
 
-async fn ask(State(shared): State<Arc<Shared>>, Root(handler): Root, upgrade: WebSocketUpgrade) -> Answer {
-    let stop = shared.stop.clone();
+async fn ask(Root(handler, connection): Root, upgrade: WebSocketUpgrade) -> Answer {
     let upgrade = upgrade.max_message_size(MESSAGE_MAX).max_frame_size(MESSAGE_MAX);
     Ok(upgrade.on_upgrade(async move |socket| {
         let (ours, theirs) = ByteStream::pair();
         tokio::select! {
             () = async { tokio::join!(pump(socket, ours), relay(handler, theirs)); } => {}
-            () = stop.cancelled() => {}
+            () = connection.stopped() => {}
         }
     }))
 }
@@ -100,12 +101,12 @@ async fn relay(handler: Arc<dyn PeerHandler>, mut asker: ByteStream) {
     }
 }
 
-async fn tell(Root(handler): Root, body: Bytes) -> Answer {
+async fn tell(Root(handler, _): Root, body: Bytes) -> Answer {
     let question: Value = wire::decode(&body, SMALL_BODY_MAX)?;
     answer(&handler.tell(question).await?)
 }
 
-async fn blob(Root(handler): Root, Path(digest): Path<String>) -> Answer {
+async fn blob(Root(handler, _): Root, Path(digest): Path<String>) -> Answer {
     let digest: Digest = digest.parse()?;
     blob_answer(handler.blob(&digest).await?)
 }
@@ -114,8 +115,8 @@ async fn blob(Root(handler): Root, Path(digest): Path<String>) -> Answer {
 pub struct PeerClient(ParentClient);
 
 impl PeerClient {
-    pub fn new(credentials: &Credentials, url: &str) -> Result<Self> {
-        Ok(Self(ParentClient::new(credentials, url)?))
+    pub fn new(wallet: impl Into<Wallet>, url: &str) -> Result<Self> {
+        Ok(Self(ParentClient::new(&wallet.into(), url)?))
     }
 
     /// Puts a question to a child that is connected to the other server.

@@ -4,11 +4,13 @@
 //! Streams and blobs do not count: a child that exchanges over MQTT uses them too.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::ChildId;
 use model::exchange::Call;
+use model::{ChildId, Timestamp};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
 use crate::identity::Identity;
@@ -19,6 +21,10 @@ pub(super) struct Roster {
     handler: Arc<dyn ParentHandler>,
     calls: Calls,
     children: Mutex<HashMap<ChildId, Entry>>,
+    /// What ends the connections, by whom they speak for.
+    open: Mutex<HashMap<ChildId, Vec<(u64, CancellationToken)>>>,
+    stop: CancellationToken,
+    next: AtomicU64,
 }
 
 struct Entry {
@@ -30,8 +36,43 @@ struct Entry {
 type Queue = Arc<tokio::sync::Mutex<mpsc::Receiver<Call>>>;
 
 impl Roster {
-    pub(super) fn new(handler: Arc<dyn ParentHandler>, calls: Calls) -> Self {
-        Self { handler, calls, children: Mutex::default() }
+    pub(super) fn new(handler: Arc<dyn ParentHandler>, calls: Calls, stop: CancellationToken) -> Self {
+        let (children, open) = (Mutex::default(), Mutex::default());
+        Self { handler, calls, children, open, stop, next: AtomicU64::new(0) }
+    }
+
+    /// Closes the connections of one child, and its streams.
+    pub(super) fn kick(&self, child: &ChildId) {
+        for (_, stop) in self.open().get(child).into_iter().flatten() {
+            stop.cancel();
+        }
+    }
+
+    pub(super) fn dismiss(&self) {
+        for (_, stop) in self.open().values().flatten() {
+            stop.cancel();
+        }
+    }
+
+    fn opened(&self, child: &ChildId) -> (u64, CancellationToken) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let stop = self.stop.child_token();
+        self.open().entry(child.clone()).or_default().push((number, stop.clone()));
+        (number, stop)
+    }
+
+    fn closed(&self, child: &ChildId, number: u64) {
+        let mut open = self.open();
+        if let Some(connections) = open.get_mut(child) {
+            connections.retain(|(other, _)| *other != number);
+            if connections.is_empty() {
+                open.remove(child);
+            }
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<ChildId, Vec<(u64, CancellationToken)>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self, child: &ChildId) {
@@ -86,7 +127,10 @@ impl Roster {
 
 /// One connection, and whom its certificate speaks for.
 pub(super) struct Connection {
-    pub(super) peer: Option<Identity>,
+    /// Until when the certificate is good stands beside it.
+    pub(super) peer: Option<(Identity, Timestamp)>,
+    number: u64,
+    stop: CancellationToken,
     roster: Arc<Roster>,
     state: Mutex<ConnectionState>,
 }
@@ -98,8 +142,17 @@ struct ConnectionState {
 }
 
 impl Connection {
-    pub(super) fn new(peer: Option<Identity>, roster: Arc<Roster>) -> Self {
-        Self { peer, roster, state: Mutex::default() }
+    pub(super) fn new(peer: Option<(Identity, Timestamp)>, roster: Arc<Roster>) -> Arc<Self> {
+        let (number, stop) = match &peer {
+            Some((identity, _)) => roster.opened(&identity.child_id()),
+            None => (0, roster.stop.child_token()),
+        };
+        Arc::new(Self { peer, number, stop, roster, state: Mutex::default() })
+    }
+
+    /// Waits until the listener ends, or whom it speaks for is sent away.
+    pub(super) async fn stopped(&self) {
+        self.stop.cancelled().await;
     }
 
     /// The child exchanged something on this connection.
@@ -116,6 +169,15 @@ impl Connection {
         state.closed = true;
         if let Some(child) = state.entered.take() {
             self.roster.leave(&child);
+        }
+    }
+}
+
+/// A stream that was made out of the connection keeps it, so that it can be ended too.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some((identity, _)) = &self.peer {
+            self.roster.closed(&identity.child_id(), self.number);
         }
     }
 }

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use model::{ChildId, Digest, Error, ErrorKind, Pulse};
 use serde::Serialize;
 use tokio_util::io::ReaderStream;
-use tokio_util::sync::CancellationToken;
+use work::{Clock, SystemClock};
 
 use super::roster::{Connection, Roster};
 use super::socket::pump;
@@ -27,7 +27,7 @@ use crate::identity::{Children, Identity};
 use crate::limits::{BODY_MAX, FRAME_MAX, POLL_MAX, SMALL_BODY_MAX};
 use crate::parent::{BlobSource, ParentHandler, PeerHandler};
 use crate::stream::ByteStream;
-use crate::wire;
+use crate::wire::{self, NotHolder};
 
 /// The largest WebSocket message: one frame and its tag.
 pub(super) const MESSAGE_MAX: usize = FRAME_MAX + 1024;
@@ -40,7 +40,6 @@ pub(super) struct Shared {
     pub issuer: Option<Arc<dyn Issuer>>,
     pub peers: Option<Arc<dyn PeerHandler>>,
     pub roster: Arc<Roster>,
-    pub stop: CancellationToken,
 }
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
@@ -72,7 +71,7 @@ impl IntoResponse for Refusal {
         if self.0.kind == ErrorKind::Internal {
             tracing::error!(error = %self.0, cause = ?self.0.source, "a link request failed");
         }
-        let status = StatusCode::from_u16(wire::status_of(self.0.kind)).expect("a valid status");
+        let status = StatusCode::from_u16(wire::status_of(&self.0)).expect("a valid status");
         (status, serde_json::to_string(&wire::WireError::from(&self.0)).unwrap_or_default()).into_response()
     }
 }
@@ -85,10 +84,13 @@ impl<S: Sync> FromRequestParts<S> for Peer {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
         let connection = parts.extensions.get::<Arc<Connection>>().cloned();
-        let peer = connection.and_then(|connection| Some(Self(connection.peer.clone()?, connection)));
-        peer.ok_or_else(|| {
-            Error::new(ErrorKind::Unauthenticated, "this needs a certificate of the tree").into()
-        })
+        let stranger = |text: &str| Refusal(Error::new(ErrorKind::Unauthenticated, text));
+        let connection = connection.ok_or_else(|| stranger("this needs a certificate of the tree"))?;
+        match &connection.peer {
+            Some((_, until)) if SystemClock.now() >= *until => Err(stranger("the certificate has expired")),
+            Some((identity, _)) => Ok(Self(identity.clone(), connection.clone())),
+            None => Err(stranger("this needs a certificate of the tree")),
+        }
     }
 }
 
@@ -110,22 +112,32 @@ impl FromRequestParts<Arc<Shared>> for Child {
     }
 }
 
+/// A child on the exchange, at the parent that it should talk to.
+struct Speaker(ChildId);
+
+impl FromRequestParts<Arc<Shared>> for Speaker {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Answer<Self> {
+        let Child(child, connection) = Child::from_request_parts(parts, shared).await?;
+        shared.handler.holds().map_err(|holder| NotHolder(holder).error())?;
+        connection.exchanged(&child);
+        Ok(Self(child))
+    }
+}
+
 pub(super) fn answer<T: Serialize>(value: &T) -> Answer {
     Ok(wire::encode(value, BODY_MAX)?.into_response())
 }
 
-async fn observed(State(shared): State<Arc<Shared>>, child: Child, body: Bytes) -> Answer {
-    let Child(child, connection) = child;
-    connection.exchanged(&child);
+async fn observed(State(shared): State<Arc<Shared>>, Speaker(child): Speaker, body: Bytes) -> Answer {
     shared.handler.heard(&child, None);
     let observed = wire::decode(&body, BODY_MAX)?;
     answer(&shared.handler.observed(&child, observed).await?)
 }
 
 /// Answers when there is something newer, when there is a call, or with nothing after a while.
-async fn desired(State(shared): State<Arc<Shared>>, child: Child, body: Bytes) -> Answer {
-    let Child(child, connection) = child;
-    connection.exchanged(&child);
+async fn desired(State(shared): State<Arc<Shared>>, Speaker(child): Speaker, body: Bytes) -> Answer {
     shared.handler.heard(&child, None);
     let Poll { have } = wire::decode(&body, SMALL_BODY_MAX)?;
     let newer = async {
@@ -143,32 +155,29 @@ async fn desired(State(shared): State<Arc<Shared>>, child: Child, body: Bytes) -
     }
 }
 
-async fn beat(State(shared): State<Arc<Shared>>, child: Child, body: Bytes) -> Answer {
-    let Child(child, connection) = child;
+async fn beat(State(shared): State<Arc<Shared>>, Speaker(child): Speaker, body: Bytes) -> Answer {
     let pulse: Option<Pulse> = match body.is_empty() {
         true => None,
         false => wire::decode(&body, SMALL_BODY_MAX)?,
     };
-    connection.exchanged(&child);
     shared.handler.heard(&child, pulse.as_ref());
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn stream(
     State(shared): State<Arc<Shared>>,
-    Child(child, _): Child,
+    Child(child, connection): Child,
     Path(id): Path<String>,
     upgrade: WebSocketUpgrade,
 ) -> Answer {
     let opened = shared.calls.claim(&child, &id).ok_or_else(|| Error::not_found("stream of that name"))?;
-    let stop = shared.stop.clone();
     let upgrade = upgrade.max_message_size(MESSAGE_MAX).max_frame_size(MESSAGE_MAX);
     Ok(upgrade.on_upgrade(async move |socket| {
         let (ours, theirs) = ByteStream::pair();
         if opened.send(theirs).is_ok() {
             tokio::select! {
                 () = pump(socket, ours) => {}
-                () = stop.cancelled() => {}
+                () = connection.stopped() => {}
             }
         }
     }))

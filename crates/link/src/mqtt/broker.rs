@@ -11,37 +11,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Error, Result};
+use model::{ChildId, Error, Result};
 use rmqtt::codec::v5::SubscribeAckReason;
 use rmqtt::context::ServerContext;
 use rmqtt::hook::{Handler, HookResult, Parameter, ReturnType, Type};
 use rmqtt::net::Builder;
 use rmqtt::server::MqttServer;
-use rmqtt::types::{AuthResult, ConnectInfo, LastWill, PublishAclResult, SubscribeAclResult};
+use rmqtt::types::{AuthResult, ConnectInfo, Id, LastWill, PublishAclResult, SubscribeAclResult};
 use tokio::runtime::Runtime;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{filter_down, filter_up, topic_parse};
-use crate::identity::{Credentials, file_write_private};
+use crate::calls::Calls;
 use crate::limits::{
     BROKER_QUEUE_MAX, CONNECT_WAIT, CONNECTIONS_MAX, KEEP_ALIVE_S, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX,
 };
+use crate::parent::ParentHandler;
 use crate::tls::provider_install;
+use crate::wallet::Wallet;
 
 const HANDSHAKES_MAX: usize = 64;
 const INFLIGHT_MAX: NonZeroU16 = NonZeroU16::new(MQTT_PARENT_INFLIGHT_MAX).expect("more than zero");
 const CLIENT_ID_MAX: usize = 63;
-const LISTENER: u16 = 1;
 
 pub struct BrokerConfig {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
     /// A [`crate::Kind::Server`] certificate with the names and addresses that clients use.
-    pub server: Credentials,
+    pub server: Wallet,
     /// The zone whose broker this is: its own client, and the parent in its nodes' certificates.
     pub zone: String,
     /// Where the certificate and its key are written, because the broker takes them from files.
     pub dir: PathBuf,
+    /// Says who is still one of ours.
+    pub handler: Arc<dyn ParentHandler>,
+    /// Says who is to be sent away.
+    pub calls: Calls,
 }
 
 /// A broker that runs until it is dropped.
@@ -89,37 +96,78 @@ async fn serve(config: BrokerConfig, listening: oneshot::Sender<Result<SocketAdd
     let hooks = context.extends.hook_mgr().register();
     let rules = Arc::new(Rules { zone: config.zone.clone() });
     for kind in [Type::ClientAuthenticate, Type::ClientSubscribeCheckAcl, Type::MessagePublishCheckAcl] {
-        hooks.add(kind, Box::new(Gate(rules.clone()))).await;
+        hooks.add(kind, Box::new(Gate { rules: rules.clone(), handler: config.handler.clone() })).await;
     }
     hooks.start().await;
-    let bound = bind(&config);
-    let listener = match bound {
-        Ok((address, listener)) => {
-            let _ = listening.send(Ok(address));
-            listener
-        }
+    let mut changes = config.server.changes();
+    let mut kicks = config.calls.kicks();
+    let (address, listener) = match port_check(config.listen).and_then(|()| bind(&config, config.listen)) {
+        Ok(bound) => bound,
         Err(error) => return drop(listening.send(Err(error))),
     };
-    if let Err(error) = MqttServer::new(context).listener_by_id(listener, LISTENER).build().run().await {
+    let _ = listening.send(Ok(address));
+    let mut number = 1;
+    let mut serving = AbortOnDropHandle::new(tokio::spawn(accept(context.clone(), listener, number)));
+    loop {
+        tokio::select! {
+            kicked = kicks.recv() => match kicked {
+                Ok(child) => kick(&context, &child).await,
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            },
+            changed = changes.changed() => {
+                if changed.is_err() { return }
+                // The new listener stands beside the old one on the same port before that ends; what is connected stays.
+                match bind(&config, address) {
+                    Ok((_, listener)) => {
+                        number += 1;
+                        serving = AbortOnDropHandle::new(tokio::spawn(accept(context.clone(), listener, number)));
+                    }
+                    Err(error) => tracing::error!(%error, "the broker goes on with its old certificate"),
+                }
+            },
+            _ = &mut serving => return,
+        }
+    }
+}
+
+async fn accept(context: ServerContext, listener: rmqtt::net::Listener, number: u16) {
+    if let Err(error) = MqttServer::new(context).listener_by_id(listener, number).build().run().await {
         tracing::error!(%error, "the broker stopped");
     }
 }
 
-fn bind(config: &BrokerConfig) -> Result<(SocketAddr, rmqtt::net::Listener)> {
-    std::fs::create_dir_all(&config.dir)?;
-    let file = |name: &str, content: &str| -> Result<String> {
-        let path = config.dir.join(name);
-        file_write_private(&path, content.as_bytes())?;
-        Ok(path.to_string_lossy().into_owned())
+/// Ends the connection of a client, if it has one.
+async fn kick(context: &ServerContext, child: &ChildId) {
+    let id = Id::from(context.node.id(), child.as_str().to_owned().into());
+    let kicked = async {
+        let entry = context.extends.shared().await.entry(id);
+        entry.try_lock().await?.kick(true, true, true).await
     };
-    let cert = file("broker.cert.pem", &format!("{}{}", config.server.cert, config.server.ca))?;
-    let key = file("broker.key.pem", &config.server.key)?;
-    let ca = file("broker.ca.pem", &config.server.ca)?;
+    if let Err(error) = kicked.await {
+        tracing::debug!(%child, %error, "a client was not there to be sent away");
+    }
+}
+
+/// Several listeners may share the port while a certificate is exchanged. Nobody else may have it.
+fn port_check(listen: SocketAddr) -> Result<()> {
+    std::net::TcpListener::bind(listen).map(drop).map_err(|error| {
+        Error::unavailable(format!("the broker cannot listen on {listen}: {error}")).because(error)
+    })
+}
+
+fn bind(config: &BrokerConfig, listen: SocketAddr) -> Result<(SocketAddr, rmqtt::net::Listener)> {
+    let server = config.server.credentials();
+    std::fs::create_dir_all(&config.dir)?;
+    server.files_write(&config.dir, "broker")?;
+    let file = |kind: &str| config.dir.join(format!("broker.{kind}.pem")).to_string_lossy().into_owned();
+    let (cert, key, ca) = (file("cert"), file("key"), file("ca"));
     let builder = Builder::new()
         .name("banyan")
-        .laddr(config.listen)
+        .laddr(listen)
         // A broker that was killed must be able to come back at once on the same port.
         .reuseaddr(Some(true))
+        .reuseport(Some(true))
         .nodelay(true)
         .allow_anonymous(false)
         .allow_zero_keepalive(false)
@@ -141,9 +189,8 @@ fn bind(config: &BrokerConfig) -> Result<(SocketAddr, rmqtt::net::Listener)> {
         .tls_key(Some(key))
         .tls_client_ca_certs(Some(ca))
         .collect_cert_info(true);
-    let refused = |error: rmqtt::Error| {
-        Error::unavailable(format!("the broker cannot listen on {}: {error:#}", config.listen))
-    };
+    let refused =
+        |error: rmqtt::Error| Error::unavailable(format!("the broker cannot listen on {listen}: {error:#}"));
     let listener = builder.bind().and_then(|listener| listener.tls()).map_err(refused)?;
     Ok((listener.local_addr().map_err(refused)?, listener))
 }
@@ -191,20 +238,32 @@ impl Rules {
     }
 }
 
-struct Gate(Arc<Rules>);
+struct Gate {
+    rules: Arc<Rules>,
+    handler: Arc<dyn ParentHandler>,
+}
+
+impl Gate {
+    /// Whether a client, whose certificate is right, was not removed.
+    fn admits(&self, client: &str) -> bool {
+        client == self.rules.zone || self.handler.admits(&ChildId::from(client))
+    }
+}
 
 #[async_trait]
 impl Handler for Gate {
     async fn hook(&self, parameter: &Parameter, _: Option<HookResult>) -> ReturnType {
         let result = match parameter {
-            Parameter::ClientAuthenticate(connect) => HookResult::AuthResult(if self.0.admit(connect) {
-                AuthResult::Allow(false, None)
-            } else {
-                tracing::warn!(client = %connect.client_id(), "the broker refused a client");
-                AuthResult::NotAuthorized
-            }),
+            Parameter::ClientAuthenticate(connect) => {
+                HookResult::AuthResult(if self.rules.admit(connect) && self.admits(connect.client_id()) {
+                    AuthResult::Allow(false, None)
+                } else {
+                    tracing::warn!(client = %connect.client_id(), "the broker refused a client");
+                    AuthResult::NotAuthorized
+                })
+            }
             Parameter::ClientSubscribeCheckAcl(session, subscribe) => {
-                let allowed = self.0.may_subscribe(&session.id.client_id, &subscribe.topic_filter);
+                let allowed = self.rules.may_subscribe(&session.id.client_id, &subscribe.topic_filter);
                 HookResult::SubscribeAclResult(if allowed {
                     SubscribeAclResult::new_success(subscribe.opts.qos(), None)
                 } else {
@@ -212,8 +271,11 @@ impl Handler for Gate {
                 })
             }
             Parameter::MessagePublishCheckAcl(session, publish) => {
-                let allowed = !publish.retain && self.0.may_publish(&session.id.client_id, &publish.topic);
-                HookResult::PublishAclResult(if allowed {
+                let allowed =
+                    !publish.retain && self.rules.may_publish(&session.id.client_id, &publish.topic);
+                HookResult::PublishAclResult(if !self.admits(&session.id.client_id) {
+                    PublishAclResult::rejected(true, None)
+                } else if allowed {
                     PublishAclResult::allow()
                 } else {
                     PublishAclResult::rejected(false, None)

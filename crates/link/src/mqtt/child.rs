@@ -26,8 +26,7 @@ use super::{
     Acked, Beat, Gone, Have, Leaf, Newer, Report, Wait, Welcome, address_parse, filter_down, topic,
     topic_parse,
 };
-use crate::https::ParentClient;
-use crate::identity::Credentials;
+use crate::https::{ParentClient, Parents};
 use crate::limits::{
     BEAT, BODY_MAX, MQTT_CHILD_INFLIGHT_MAX, PACKET_MAX, REQUEST_WAIT, WELCOME_WAIT, WELCOMES_MAX,
 };
@@ -35,17 +34,23 @@ use crate::stream::ByteStream;
 use crate::tls::client_config;
 use crate::uplink::{Backoff, Down, Inbox, Uplink};
 use crate::vitals::{PulseSource, Vitals};
+use crate::wallet::Wallet;
 use crate::wire::{self, WireError};
 
 /// Connects to a zone's broker (`host:port`) and stays connected until it is dropped.
-pub fn mqtt_uplink(credentials: &Credentials, broker: &str, parent_url: &str) -> Result<Arc<dyn Uplink>> {
+pub fn mqtt_uplink(
+    wallet: impl Into<Wallet>,
+    broker: &str,
+    parents: impl Into<Parents>,
+) -> Result<Arc<dyn Uplink>> {
+    let wallet = wallet.into();
     let (host, port) = address_parse(broker)?;
     let link = Arc::new(Link {
-        me: credentials.identity.id.clone(),
+        me: wallet.identity().id,
         host,
         port,
-        tls: Arc::new(client_config(credentials)?),
-        https: ParentClient::new(credentials, parent_url)?,
+        tls: Arc::new(client_config(&wallet)?),
+        https: ParentClient::new(&wallet, parents)?,
         inbox: Inbox::default(),
         vitals: Vitals::default(),
         have: watch::Sender::new(None),

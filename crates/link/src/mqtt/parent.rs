@@ -11,27 +11,30 @@ use model::exchange::Call;
 use model::{ChildId, Result};
 use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{Event, Options, Publisher, open};
 use super::worker::{Seen, Worker};
 use super::{Beat, Gone, Have, Leaf, Wait, address_parse, child_of, filter_up};
 use crate::calls::Calls;
-use crate::identity::Credentials;
 use crate::limits::{
     CALLS_QUEUE_MAX, CONNS_ENDED_MAX, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX, REPORTS_QUEUE_MAX,
 };
 use crate::parent::ParentHandler;
 use crate::tls::client_config;
 use crate::uplink::Backoff;
+use crate::wallet::Wallet;
 use crate::wire;
 
 pub struct MqttParentConfig {
     /// `host:port`; the broker's certificate must carry that host.
     pub broker: String,
     /// The zone's own certificate, as it shows to root.
-    pub me: Credentials,
+    pub me: Wallet,
+    /// The broker is the embedded one, which has seen that the certificates are of this zone's nodes. Any other
+    /// vouches for their names alone.
+    pub own_broker: bool,
 }
 
 /// A parent that runs until it is dropped.
@@ -44,10 +47,11 @@ impl MqttParent {
     pub fn start(config: MqttParentConfig, handler: Arc<dyn ParentHandler>, calls: Calls) -> Result<Self> {
         let (host, port) = address_parse(&config.broker)?;
         let hub = Arc::new(Hub {
-            me: config.me.identity.id.clone(),
+            me: config.me.identity().id,
             host,
             port,
             tls: Arc::new(client_config(&config.me)?),
+            own_broker: config.own_broker,
             handler,
             calls,
             children: Mutex::default(),
@@ -61,11 +65,6 @@ impl MqttParent {
     pub fn connected(&self) -> bool {
         self.hub.publisher.borrow().is_some()
     }
-
-    /// Lets go of a child that was removed.
-    pub fn kick(&self, child: &ChildId) {
-        self.hub.forget(child);
-    }
 }
 
 struct Hub {
@@ -73,6 +72,7 @@ struct Hub {
     host: String,
     port: u16,
     tls: Arc<ClientConfig>,
+    own_broker: bool,
     handler: Arc<dyn ParentHandler>,
     calls: Calls,
     children: Mutex<HashMap<ChildId, Child>>,
@@ -113,13 +113,28 @@ impl Child {
 
 impl Hub {
     async fn run(self: Arc<Self>) {
-        let mut backoff = Backoff::new();
-        loop {
-            if let Err(error) = self.connect(&mut backoff).await {
-                tracing::warn!(%error, "no link to the broker");
+        let kicks = self.kicks_follow(self.calls.kicks());
+        let connections = async {
+            let mut backoff = Backoff::new();
+            loop {
+                if let Err(error) = self.connect(&mut backoff).await {
+                    tracing::warn!(%error, "no link to the broker");
+                }
+                self.publisher.send_replace(None);
+                backoff.pause().await;
             }
-            self.publisher.send_replace(None);
-            backoff.pause().await;
+        };
+        tokio::join!(kicks, connections);
+    }
+
+    /// Lets go of children that were removed.
+    async fn kicks_follow(&self, mut kicks: broadcast::Receiver<ChildId>) {
+        loop {
+            match kicks.recv().await {
+                Ok(child) => self.forget(&child),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            }
         }
     }
 
@@ -153,7 +168,7 @@ impl Hub {
     /// Sorts one message. The broker has checked that the child in the topic is the one that published it.
     fn message(self: &Arc<Self>, topic: &str, payload: Bytes) {
         let Some((child, leaf)) = child_of(topic) else { return };
-        if !self.handler.admits(&child) {
+        if !self.handler.admits(&child) || !(self.own_broker || self.handler.knows(&child)) {
             return self.forget(&child);
         }
         match leaf {

@@ -114,7 +114,10 @@ impl ParentHandler for Parent {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Transport {
     Https,
+    /// Over the embedded broker.
     Mqtt,
+    /// Over a real broker of somebody else.
+    Mosquitto,
 }
 
 /// A zone on loopback with both listeners. Dropping it is as abrupt as a crash.
@@ -122,7 +125,9 @@ pub struct Zone {
     pub handler: Arc<Parent>,
     pub calls: Calls,
     pub https: HttpsParent,
-    pub broker: Broker,
+    /// The embedded broker, unless there is another.
+    pub broker: Option<Broker>,
+    pub broker_address: SocketAddr,
     pub mqtt: MqttParent,
     pub book: Arc<MemoryBook>,
 }
@@ -152,6 +157,17 @@ pub fn zone_credentials(ca: &Ca) -> Credentials {
 
 impl Zone {
     pub async fn start(dir: &Path, ca: &Arc<Ca>, handler: Arc<Parent>, at: (SocketAddr, SocketAddr)) -> Self {
+        Self::start_with(dir, ca, handler, at, None).await
+    }
+
+    /// With `external` there is no embedded broker.
+    pub async fn start_with(
+        dir: &Path,
+        ca: &Arc<Ca>,
+        handler: Arc<Parent>,
+        at: (SocketAddr, SocketAddr),
+        external: Option<SocketAddr>,
+    ) -> Self {
         let book = Arc::new(MemoryBook::default());
         let desk = Desk {
             kind: Kind::Node,
@@ -170,16 +186,32 @@ impl Zone {
             peers: None,
         };
         let https = HttpsParent::start(config, handler.clone(), calls.clone()).await.unwrap();
-        let config =
-            BrokerConfig { listen: at.1, server: server(ca), zone: ZONE.into(), dir: dir.join("broker") };
-        let broker = Broker::start(config).await.unwrap();
-        let config = MqttParentConfig { broker: broker.address().to_string(), me: zone_credentials(ca) };
+        let broker = match external {
+            Some(_) => None,
+            None => {
+                let config = BrokerConfig {
+                    listen: at.1,
+                    server: https.wallet().clone(),
+                    zone: ZONE.into(),
+                    dir: dir.join("broker"),
+                    handler: handler.clone(),
+                    calls: calls.clone(),
+                };
+                Some(Broker::start(config).await.unwrap())
+            }
+        };
+        let broker_address = external.or(broker.as_ref().map(Broker::address)).unwrap();
+        let config = MqttParentConfig {
+            broker: broker_address.to_string(),
+            me: zone_credentials(ca).into(),
+            own_broker: external.is_none(),
+        };
         let mqtt = MqttParent::start(config, handler.clone(), calls.clone()).unwrap();
-        Self { handler, calls, https, broker, mqtt, book }
+        Self { handler, calls, https, broker, broker_address, mqtt, book }
     }
 
     pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
-        (self.https.address(), self.broker.address())
+        (self.https.address(), self.broker_address)
     }
 
     pub fn url(&self) -> String {
@@ -189,8 +221,8 @@ impl Zone {
     pub fn uplink(&self, transport: Transport, credentials: &Credentials) -> Arc<dyn Uplink> {
         match transport {
             Transport::Https => link::https_uplink(credentials, &self.url()).unwrap(),
-            Transport::Mqtt => {
-                link::mqtt_uplink(credentials, &self.broker.address().to_string(), &self.url()).unwrap()
+            Transport::Mqtt | Transport::Mosquitto => {
+                link::mqtt_uplink(credentials, &self.broker_address.to_string(), &self.url()).unwrap()
             }
         }
     }
@@ -204,18 +236,68 @@ pub struct World {
     pub credentials: Credentials,
     pub child: ChildId,
     pub uplink: Arc<dyn Uplink>,
+    pub mosquitto: Option<Mosquitto>,
+}
+
+/// A mosquitto as docs/roles.md says that it is set up.
+pub struct Mosquitto {
+    pub address: SocketAddr,
+    process: std::process::Child,
+}
+
+impl Mosquitto {
+    pub fn start(dir: &Path, ca: &Ca) -> Self {
+        let dir = dir.join("mosquitto");
+        std::fs::create_dir_all(&dir).unwrap();
+        server(ca).files_write(&dir, "broker").unwrap();
+        let address = std::net::TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
+        let text =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/roles.md")).unwrap();
+        let block = |name: &str| {
+            let (_, rest) =
+                text.split_once(&format!("# {name}\n")).unwrap_or_else(|| panic!("{name} is in docs"));
+            rest.split_once("```").unwrap().0.to_owned()
+        };
+        let acl = dir.join("acl");
+        std::fs::write(&acl, block("mosquitto.acl").replace("z-EXAMPLE", ZONE)).unwrap();
+        let config = block("mosquitto.conf")
+            .replace("listener 7721", &format!("listener {} 127.0.0.1", address.port()))
+            .replace("/etc/mosquitto/banyan/acl", &acl.to_string_lossy())
+            .replace("/etc/mosquitto/banyan", &dir.to_string_lossy());
+        let file = dir.join("mosquitto.conf");
+        std::fs::write(&file, format!("user root\n{config}")).unwrap();
+        let log = std::fs::File::create(dir.join("log")).unwrap();
+        let process = std::process::Command::new("mosquitto")
+            .arg("-c")
+            .arg(&file)
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self { address, process }
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 pub async fn world(transport: Transport) -> World {
     let dir = tempfile::tempdir().unwrap();
     let ca = ca(dir.path());
-    let zone = Zone::start(dir.path(), &ca, Parent::new(1), (any_port(), any_port())).await;
+    let mosquitto = (transport == Transport::Mosquitto).then(|| Mosquitto::start(dir.path(), &ca));
+    let external = mosquitto.as_ref().map(|mosquitto| mosquitto.address);
+    let at = (any_port(), any_port());
+    let zone = Zone::start_with(dir.path(), &ca, Parent::new(1), at, external).await;
     let credentials = node(&ca, 1);
     let uplink = zone.uplink(transport, &credentials);
     let child = credentials.identity.child_id();
     patiently("up", async { while !matches!(uplink.next().await, Down::Up) {} }).await;
     zone.handler.wait(Heard::Link(child.clone(), true)).await;
-    World { dir, ca, zone, credentials, child, uplink }
+    World { dir, ca, zone, credentials, child, uplink, mosquitto }
 }
 
 /// The next desired set, taken as a child takes it.

@@ -1,0 +1,99 @@
+//! Renewal: a certificate of which a third is left is replaced by a new one, with a new key.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Error, ErrorKind, Result, Timestamp};
+use work::{Clock, SystemClock};
+
+use crate::ca::Issuer;
+use crate::enroll::certify;
+use crate::limits::{RENEW_LEFT_PART, RENEW_LOOK_MAX, RENEW_LOOK_MIN, RENEW_RETRY_PART};
+use crate::wallet::Wallet;
+
+/// Keeps one wallet fresh.
+pub struct Renewal {
+    pub wallet: Wallet,
+    pub issuer: Arc<dyn Issuer>,
+    /// Names and addresses of a listener's certificate.
+    pub names: Vec<String>,
+    /// Where a child keeps its credentials; a listener's are made anew with every start.
+    pub dir: Option<PathBuf>,
+}
+
+impl Renewal {
+    /// Looks now and then, until dropped.
+    pub async fn run(self) {
+        loop {
+            let pause = match self.step(SystemClock.now()).await {
+                Ok(pause) => pause,
+                Err(error) => {
+                    tracing::warn!(identity = %self.wallet.identity(), %error, "a certificate was not renewed");
+                    retry_in(self.wallet.until(), SystemClock.now())
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Renews when it is time; says when to look again.
+    async fn step(&self, now: Timestamp) -> Result<Duration> {
+        let (from, until) = self.wallet.credentials().validity()?;
+        let due = due_at(from, until);
+        if now < due {
+            return Ok(look_in(due, now));
+        }
+        self.renew().await?;
+        let (from, until) = self.wallet.credentials().validity()?;
+        tracing::info!(identity = %self.wallet.identity(), %until, "certificate renewed");
+        Ok(look_in(due_at(from, until), now))
+    }
+
+    /// The new credentials are on disk before they are used.
+    async fn renew(&self) -> Result<()> {
+        let old = self.wallet.credentials();
+        let mut new = certify(self.issuer.as_ref(), old.identity.clone(), self.names.clone()).await?;
+        new.parents.clone_from(&old.parents);
+        if new.ca != old.ca {
+            return Err(Error::new(ErrorKind::Unauthenticated, "the new certificate is of another CA"));
+        }
+        if let Some(dir) = &self.dir {
+            new.save(dir)?;
+        }
+        self.wallet.replace(new)
+    }
+}
+
+fn due_at(from: Timestamp, until: Timestamp) -> Timestamp {
+    until.plus_ms(-(until.ms_since(from).max(0) / RENEW_LEFT_PART))
+}
+
+fn look_in(due: Timestamp, now: Timestamp) -> Duration {
+    let ms = u64::try_from(due.ms_since(now)).unwrap_or(0);
+    Duration::from_millis(ms).clamp(RENEW_LOOK_MIN, RENEW_LOOK_MAX)
+}
+
+/// The nearer the end, the sooner it is tried again.
+fn retry_in(until: Result<Timestamp>, now: Timestamp) -> Duration {
+    let left = until.map_or(0, |until| until.ms_since(now));
+    let ms = u64::try_from(left / RENEW_RETRY_PART).unwrap_or(0);
+    Duration::from_millis(ms).clamp(RENEW_LOOK_MIN, RENEW_LOOK_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_before_the_end_it_is_time() {
+        let (from, until) = (Timestamp(0), Timestamp(0).plus_ms(90_000_000));
+        let due = due_at(from, until);
+        assert_eq!(due, Timestamp(0).plus_ms(60_000_000));
+        assert_eq!(look_in(due, Timestamp(0)), RENEW_LOOK_MAX);
+        assert_eq!(look_in(due, due.plus_ms(-5_000)), Duration::from_secs(5));
+        assert_eq!(look_in(due, until), RENEW_LOOK_MIN, "a clock that jumped ahead");
+        assert_eq!(retry_in(Ok(until), until.plus_ms(-100_000)), Duration::from_secs(10));
+        assert_eq!(retry_in(Ok(until), until.plus_ms(1)), RENEW_LOOK_MIN);
+    }
+}
