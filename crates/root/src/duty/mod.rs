@@ -42,7 +42,7 @@ pub const WORKLOADS: &str = "workloads";
 /// Ending what has had its time.
 pub const SWEEP: &str = "sweep";
 
-const ALL: &[&str] = &[TREE, WORKLOADS, SWEEP];
+pub const ALL: &[&str] = &[TREE, WORKLOADS, SWEEP];
 
 /// A server writes its record this often.
 pub const BEAT: Duration = Duration::from_secs(1);

@@ -39,7 +39,11 @@ impl Tree for TreeService {
 
     fn zone_report(&self, zone: &ZoneId) -> Option<NodeReport> {
         match self.seat() {
-            Some(_) => self.core().zones().into_iter().find(|report| report.id == zone.as_str()),
+            Some(_) => {
+                let mut report = self.core().zones().into_iter().find(|report| report.id == zone.as_str())?;
+                self.vitals().fill(&mut report);
+                Some(report)
+            }
             None => self.life_told(zone)?.report,
         }
     }

@@ -19,6 +19,7 @@ mod commit;
 pub mod core;
 mod parent;
 mod relay;
+mod vitals;
 
 pub use book::StoreBook;
 
@@ -34,6 +35,7 @@ use work::{SharedClock, Wake};
 
 use self::core::Core;
 use crate::duty::{self, Fence};
+use self::vitals::Vitals;
 use crate::image::ImageStore;
 use crate::peer::{Peers, ZoneLife};
 use crate::replica::Replica;
@@ -89,6 +91,7 @@ struct Inner {
     since: Mutex<i64>,
     /// The fingerprint of the CA that tokens name; set where zones may join.
     ca: OnceLock<[u8; 32]>,
+    vitals: Mutex<Vitals>,
     /// Certificates of this root with their ends, for its health.
     certificates: OnceLock<Vec<(String, Timestamp)>>,
 }
@@ -130,6 +133,7 @@ impl TreeService {
             wake: Wake::new(),
             since: Mutex::new(-1),
             ca: OnceLock::new(),
+            vitals: Mutex::default(),
             certificates: OnceLock::new(),
         };
         Self(Arc::new(inner))
@@ -272,7 +276,10 @@ impl TreeService {
                     NoticeBody::Instance(entry) => core.take(&entry.instance),
                     NoticeBody::InstanceGone(record) => core.forget(&record.id),
                     NoticeBody::Zone(zone) => core.zone_take(&zone, self.now()),
-                    NoticeBody::ZoneGone(zone) => core.zone_remove(&zone.id),
+                    NoticeBody::ZoneGone(zone) => {
+                        core.zone_remove(&zone.id);
+                        self.vitals().forget(&(&zone.id).into());
+                    }
                     NoticeBody::Image(_) | NoticeBody::ImageGone(_) => {}
                 }
             }
@@ -317,6 +324,10 @@ impl TreeService {
 
     fn core(&self) -> MutexGuard<'_, Core> {
         self.0.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn vitals(&self) -> MutexGuard<'_, Vitals> {
+        self.0.vitals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn since(&self) -> MutexGuard<'_, i64> {

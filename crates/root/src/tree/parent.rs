@@ -50,13 +50,17 @@ impl ParentHandler for TreeService {
         self.0.wake.wake();
     }
 
-    fn heard(&self, child: &ChildId, _pulse: Option<&Pulse>) {
+    fn heard(&self, child: &ChildId, pulse: Option<&Pulse>) {
         let now = self.now();
         if self.seat().is_none() {
             return;
         }
+        if let Some(pulse) = pulse {
+            self.vitals().take(child, pulse, now);
+        }
         let mut core = self.core();
         if !core.zone_known(child)
+            && self.admits(child)
             && let Ok(zone) = child.as_str().parse()
         {
             // It joined through another server, and its record is on its way to the core.

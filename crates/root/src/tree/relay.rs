@@ -73,6 +73,7 @@ impl TreeService {
         let core = self.core();
         let mut reports: HashMap<String, NodeReport> =
             core.zones().into_iter().map(|report| (report.id.clone(), report)).collect();
+        reports.values_mut().for_each(|report| self.vitals().fill(report));
         let life = |zone: &ZoneId| {
             let child = ChildId::from(zone);
             let (live, last_seen) = (core.zone_alive(&child), core.zone_last_seen(&child));

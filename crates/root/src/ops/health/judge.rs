@@ -12,15 +12,15 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 const STORE_SLOW: Duration = Duration::from_millis(500);
 const STORE_BAD: Duration = Duration::from_secs(5);
 /// Per cent of the disk that are free.
-const DISK_LOW_PERCENT: u64 = 10;
-const DISK_FULL_PERCENT: u64 = 3;
+const DISK_LOW_PERCENT: u64 = 15;
+const DISK_FULL_PERCENT: u64 = 5;
 /// Clocks further apart than this make times of the history misleading; much further apart,
 /// certificates and leases are in danger.
-const CLOCK_OFF_MS: u64 = 1_000;
-const CLOCK_BAD_MS: u64 = 60_000;
-/// Certificates are renewed long before this.
-const CERTIFICATE_SOON_MS: i64 = 3 * DAY_MS;
-const CERTIFICATE_URGENT_MS: i64 = 12 * HOUR_MS;
+const CLOCK_OFF_MS: u64 = 2_000;
+const CLOCK_BAD_MS: u64 = 30_000;
+/// Certificates are renewed long before this share of their life is left.
+const CERTIFICATE_SOON_MS: i64 = link::limits::CERT_VALID.as_millis() as i64 / 4;
+const CERTIFICATE_URGENT_MS: i64 = 3 * DAY_MS;
 /// A history that reaches back less than this forgets too fast.
 const HISTORY_SHORT_MS: i64 = DAY_MS;
 
@@ -57,6 +57,15 @@ pub fn feed(following: bool, at: Timestamp) -> Check {
         true => Check::new("feed", "root", Light::Green, "changes of the store are followed", at),
         false => Check::new("feed", "root", Light::Red, "changes of the store are not followed", at)
             .hint("it is tried again all the time; see that the database answers"),
+    }
+}
+
+/// A duty of root, with where its holder runs; several servers share the duties.
+pub fn duty(name: &str, holder: Option<&str>, at: Timestamp) -> Check {
+    match holder {
+        Some(place) => Check::new("duty", "root", Light::Green, format!("{name}: held by {place}"), at),
+        None => Check::new("duty", "root", Light::Red, format!("{name}: nobody holds it"), at)
+            .hint("another server takes it over within seconds; if it lasts, see the logs of the root servers"),
     }
 }
 
@@ -172,14 +181,14 @@ mod tests {
             assert_eq!(store(Ok(ms(took)), NOW).light, light, "{took}");
         }
         assert_eq!(store(Err(model::Error::unavailable("no")), NOW).light, Red);
-        for (free, light) in [(100, Green), (10, Green), (9, Yellow), (2, Red), (0, Red)] {
+        for (free, light) in [(100, Green), (15, Green), (14, Yellow), (4, Red), (0, Red)] {
             assert_eq!(disk(Ok((100, free)), NOW).light, light, "{free} %");
         }
-        for (hours, light) in [(24 * 30, Green), (71, Yellow), (11, Red), (-1, Red)] {
+        for (hours, light) in [(24 * 90, Green), (24 * 4, Yellow), (11, Red), (-1, Red)] {
             let until = NOW.plus_ms(hours * HOUR_MS);
             assert_eq!(certificate("zone a", "its certificate", until, NOW).light, light, "{hours} h");
         }
-        for (ahead, light) in [(0, Green), (-999, Green), (1_000, Yellow), (-60_000, Red)] {
+        for (ahead, light) in [(0, Green), (-999, Green), (2_000, Yellow), (-60_000, Red)] {
             assert_eq!(clock("zone a", ahead, NOW).light, light, "{ahead} ms");
         }
         for (hours, light) in [(48, Green), (3, Yellow)] {
