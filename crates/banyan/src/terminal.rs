@@ -49,6 +49,18 @@ pub fn interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
+/// Asks a question that is answered with yes or, by anything else, with no.
+pub fn confirm(question: &str) -> Result<bool> {
+    use std::io::{BufRead, Write};
+    let _ = write!(std::io::stderr(), "{question} [y/N] ");
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|error| Failure::new(format!("cannot read the answer: {error}")))?;
+    Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
 /// Reads a secret without showing it, or a line from a pipe.
 pub fn secret(prompt: &str) -> Result<String> {
     use std::io::{BufRead, Write};

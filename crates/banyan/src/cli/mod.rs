@@ -11,12 +11,14 @@ pub mod context;
 pub mod delete;
 pub mod enroll;
 pub mod event;
+pub mod health;
 pub mod image;
 pub mod instance;
 pub mod key;
 pub mod login;
 pub mod node;
 pub mod parse;
+pub mod place;
 pub mod quota;
 pub mod tenant;
 pub mod token;
@@ -155,6 +157,8 @@ pub enum Command {
     /// The history: who did what to what, when and from where.
     #[command(visible_alias = "events")]
     Event(event::Arguments),
+    /// How the platform itself is: links, leases, disks, clocks, certificates (for operators).
+    Health(health::Arguments),
     /// Machines that run instances.
     #[command(visible_alias = "nodes")]
     Node(node::Arguments),
@@ -257,6 +261,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Zone(zone::Arguments { config: Some(file), .. }) => {
             role::zone(&file).await.map(|()| 0).map_err(Into::into)
         }
+        Command::Health(args) => health::run(&open()?, args).await,
         Command::Node(args) => node::run(&open()?, args).await.map(|()| 0),
         Command::Zone(args) => zone::run(&open()?, args).await.map(|()| 0),
         Command::Tenant(args) => tenant::run(&open()?, args).await.map(|()| 0),

@@ -1,11 +1,13 @@
-//! `banyan node list|get|cordon|uncordon`, for operators.
+//! `banyan node list|get|cordon|uncordon|drain|maintenance|resume|remove|label|history`, for operators.
 
-use api::{ListQuery, Node};
+use api::{ListQuery, Node, NodeLabels};
 use clap::{Args, Subcommand};
+use model::PlaceMode;
 
+use super::place::{self, Draining, Left, Past, Removing};
 use crate::failure::{Failure, Result};
 use crate::output::table::Column;
-use crate::output::text::{age_now, pair, size};
+use crate::output::text::{age_now, pair, pair_some, size};
 use crate::output::{self, note};
 use crate::session::{Session, all, is_id_prefix, pick};
 
@@ -19,6 +21,38 @@ pub struct Arguments {
     verb: Option<Verb>,
 }
 
+#[derive(Args)]
+pub struct One {
+    /// Name, id, or the beginning of an id.
+    node: String,
+}
+
+const DRAIN_HELP: &str = "\
+Moves at most as many instances of a workload at once as its max unavailable allows, others one by one.
+Instances pinned to the node stay, and without --force those that wait for their node (--on-loss wait).
+
+Examples:
+  banyan node drain n1
+  banyan node drain n1 --force --timeout 1h
+  banyan node drain n1 --no-wait && banyan node get n1";
+
+const MAINTENANCE_HELP: &str = "\
+Examples:
+  banyan node maintenance n1 && ssh n1 reboot
+  banyan node resume n1";
+
+const REMOVE_HELP: &str = "\
+Examples:
+  banyan node drain n1 && banyan node remove n1 --yes
+  banyan node remove n1 --force --yes        its host burnt down";
+
+const LABEL_HELP: &str = "\
+These labels stand beside those of the node's own configuration and win over them.
+
+Examples:
+  banyan node label n1 disk=ssd rack=4
+  banyan node label n1 rack-                 removes the label";
+
 #[derive(Subcommand)]
 enum Verb {
     /// All nodes with what they have and what is taken.
@@ -30,25 +64,62 @@ enum Verb {
     },
     /// One node.
     #[command(visible_alias = "show")]
-    Get {
-        /// Name, id, or the beginning of an id.
-        node: String,
-    },
+    Get(One),
     /// Let a node take no new instances; what runs there keeps running.
-    Cordon {
-        /// Name, id, or the beginning of an id.
-        node: String,
-    },
+    Cordon(One),
     /// Let a node take new instances again.
-    Uncordon {
-        /// Name, id, or the beginning of an id.
-        node: String,
+    Uncordon(One),
+    /// Move everything off a node, under its policies, and wait until it is empty.
+    #[command(after_help = DRAIN_HELP)]
+    Drain {
+        #[command(flatten)]
+        one: One,
+        #[command(flatten)]
+        drain: Draining,
+    },
+    /// Drain a node and expect it to be away: nobody is alarmed when it is silent.
+    #[command(after_help = MAINTENANCE_HELP)]
+    Maintenance {
+        #[command(flatten)]
+        one: One,
+        #[command(flatten)]
+        drain: Draining,
+    },
+    /// End maintenance or a drain: the node takes instances again.
+    Resume(One),
+    /// Forget a node for good; its certificate is never let in again.
+    #[command(visible_alias = "rm", after_help = REMOVE_HELP)]
+    Remove {
+        #[command(flatten)]
+        one: One,
+        #[command(flatten)]
+        remove: Removing,
+    },
+    /// Set and remove labels of a node.
+    #[command(after_help = LABEL_HELP)]
+    Label {
+        #[command(flatten)]
+        one: One,
+        /// KEY=VALUE sets a label, KEY- removes it.
+        #[arg(required = true, value_name = "KEY=VALUE|KEY-")]
+        labels: Vec<String>,
+    },
+    /// What a node used: processor, memory, disk, network, instances.
+    History {
+        #[command(flatten)]
+        one: One,
+        #[command(flatten)]
+        past: Past,
     },
 }
 
 fn state(node: &Node) -> String {
     let live = if node.alive { "alive" } else { "lost" };
-    if node.facts.cordoned { format!("{live}, cordoned") } else { live.to_owned() }
+    match node.mode {
+        PlaceMode::Open if node.facts.cordoned => format!("{live}, cordoned"),
+        PlaceMode::Open => live.to_owned(),
+        mode => format!("{live}, {}", mode.word()),
+    }
 }
 
 const COLUMNS: [Column<Node>; 10] = [
@@ -85,12 +156,47 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             let nodes = all(query, None, |query| async move { client.node_list(&query).await }).await?;
             output::list(session.format, &nodes, &COLUMNS)
         }
-        Verb::Get { node } => {
+        Verb::Get(One { node }) => {
             show(session, &client.node_get(&resolve(session, &node).await?).await.map_err(missing)?)
         }
-        Verb::Cordon { node } => cordon(session, &node, true).await,
-        Verb::Uncordon { node } => cordon(session, &node, false).await,
+        Verb::Cordon(one) => mode(session, &one, PlaceMode::Cordoned).await,
+        Verb::Uncordon(one) | Verb::Resume(one) => mode(session, &one, PlaceMode::Open).await,
+        Verb::Drain { one, drain } => empty(session, &one, PlaceMode::Draining, &drain).await,
+        Verb::Maintenance { one, drain } => empty(session, &one, PlaceMode::Maintenance, &drain).await,
+        Verb::Remove { one, remove } => {
+            let node = client.node_get(&resolve(session, &one.node).await?).await.map_err(missing)?;
+            place::remove_confirmed(&format!("node {}", node.name), &remove)?;
+            client.node_remove(&node.id, remove.force).await.map_err(missing)?;
+            note(format!("node {}: removed", node.name));
+            Ok(())
+        }
+        Verb::Label { one, labels } => {
+            let labels = labels_parse(&labels)?;
+            let name = resolve(session, &one.node).await?;
+            show(session, &client.node_labels(&name, &labels).await.map_err(missing)?)
+        }
+        Verb::History { one, past } => {
+            let name = resolve(session, &one.node).await?;
+            let samples = client.node_history(&name, Some(past.since())).await.map_err(missing)?;
+            place::history(session, &format!("node {}", one.node), &samples)
+        }
     }
+}
+
+/// `KEY=VALUE` sets, `KEY-` removes.
+fn labels_parse(words: &[String]) -> Result<NodeLabels> {
+    let mut labels = NodeLabels::default();
+    for word in words {
+        match (word.split_once('='), word.strip_suffix('-')) {
+            (Some((key, value)), _) => drop(labels.set.insert(key.to_owned(), value.to_owned())),
+            (None, Some(key)) => labels.unset.push(key.to_owned()),
+            (None, None) => {
+                return Err(Failure::new(format!("'{word}' is neither KEY=VALUE nor KEY-"))
+                    .hint("banyan node label NODE disk=ssd, or disk- to remove it"));
+            }
+        }
+    }
+    Ok(labels)
 }
 
 fn missing(error: model::Error) -> Failure {
@@ -108,16 +214,51 @@ async fn resolve(session: &Session, text: &str) -> Result<String> {
     pick("node", text, nodes.into_iter().map(|n| (n.id.clone(), n.name.to_string())))
 }
 
-async fn cordon(session: &Session, node: &str, cordoned: bool) -> Result<()> {
-    let name = resolve(session, node).await?;
-    let mode = if cordoned { model::PlaceMode::Cordoned } else { model::PlaceMode::Open };
+async fn mode(session: &Session, one: &One, mode: PlaceMode) -> Result<()> {
+    let name = resolve(session, &one.node).await?;
     let node = session.client.node_mode(&name, mode, false).await.map_err(missing)?;
-    note(format!(
-        "node {}: {}",
-        node.name,
-        if cordoned { "takes no new instances" } else { "takes new instances" }
-    ));
+    let takes = if mode == PlaceMode::Open { "takes new instances" } else { "takes no new instances" };
+    note(format!("node {}: {takes}", node.name));
     show(session, &node)
+}
+
+/// Gives the order and waits until nothing is left.
+async fn empty(session: &Session, one: &One, mode: PlaceMode, drain: &Draining) -> Result<()> {
+    let client = &session.client;
+    let name = resolve(session, &one.node).await?;
+    let node = client.node_mode(&name, mode, drain.force).await.map_err(missing)?;
+    let id = node.id.as_str();
+    place::drained(&format!("node {}", node.name), drain, || async move {
+        let node = client.node_get(id).await?;
+        Ok(Left { instances: node.instances, why: node.left, mode: node.mode })
+    })
+    .await
+}
+
+/// Measured ways, there and back.
+pub fn legs(facts: &api::place::Facts) -> String {
+    let ms = |us: u32| format!("{}.{}", us / 1_000, us % 1_000 / 100);
+    let leg = |(to, leg): (&String, &model::Leg)| match leg.min_us == leg.max_us {
+        true => format!("{to} {} ms", ms(leg.max_us)),
+        false => format!("{to} {} to {} ms", ms(leg.min_us), ms(leg.max_us)),
+    };
+    facts.legs.iter().map(leg).collect::<Vec<_>>().join("\n")
+}
+
+fn usage(usage: &model::Usage) -> String {
+    let (milli, memory, disk) = (usage.cpu_milli, usage.memory_bytes, usage.disk_used_bytes);
+    format!(
+        "{}.{:02} CPU, {} memory, {} of {} disk",
+        milli / 1_000,
+        milli % 1_000 / 10,
+        size(memory),
+        size(disk),
+        size(usage.disk_total_bytes)
+    )
+}
+
+fn ahead(ms: i64) -> String {
+    format!("{} ms {} the zone's", ms.unsigned_abs(), if ms < 0 { "behind" } else { "ahead of" })
 }
 
 fn show(session: &Session, node: &Node) -> Result<()> {
@@ -131,6 +272,7 @@ fn show(session: &Session, node: &Node) -> Result<()> {
             pair("id", &node.id),
             pair("zone", &node.zone),
             pair("state", state(node)),
+            pair_some("still there", node.left.as_ref()),
             pair("seen", format!("{} ago", age_now(node.last_seen))),
             pair("instances", node.instances),
             pair("cpu", format!("{} of {} taken", reserved.cpu, facts.capacity.cpu)),
@@ -140,7 +282,27 @@ fn show(session: &Session, node: &Node) -> Result<()> {
             pair("arch", join(&facts.archs)),
             pair("runtimes", join(&facts.runtimes)),
             pair("labels", labels(facts)),
+            pair_some("place", facts.area.map(|at| format!("{}, {}", at.latitude, at.longitude))),
+            pair("ways", legs(facts)),
+            pair_some("in use", node.usage.as_ref().map(usage)),
+            pair_some("clock", (node.clock_ahead_ms != 0).then(|| ahead(node.clock_ahead_ms))),
+            pair_some("certificate", node.certificate_until.map(|at| format!("good until {at}"))),
             pair("version", &facts.version),
         ]
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_set_and_removed() {
+        let words = ["disk=ssd", "rack-", "note=a-b="].map(str::to_owned);
+        let labels = labels_parse(&words).expect("labels");
+        assert_eq!(labels.set["disk"], "ssd");
+        assert_eq!(labels.set["note"], "a-b=");
+        assert_eq!(labels.unset, ["rack"]);
+        assert!(labels_parse(&["disk".to_owned()]).is_err());
+    }
 }

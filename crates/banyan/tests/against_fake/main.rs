@@ -4,6 +4,7 @@
 
 mod fake;
 mod instance;
+mod operations;
 mod workload;
 
 fn text(bytes: &[u8]) -> String {
