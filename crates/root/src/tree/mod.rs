@@ -34,8 +34,8 @@ use tokio::sync::watch;
 use work::{SharedClock, Wake};
 
 use self::core::Core;
-use crate::duty::{self, Fence};
 use self::vitals::Vitals;
+use crate::duty::{self, Fence};
 use crate::image::ImageStore;
 use crate::peer::{Peers, ZoneLife};
 use crate::replica::Replica;

@@ -131,7 +131,9 @@ async fn the_health_of_the_platform_is_the_worst_of_its_checks() {
     let world = World::new().await;
     let health = world.admin.platform_health().await.unwrap();
     assert_eq!(health.light, Light::Green, "{:#?}", health.checks);
-    for name in ["store", "feed", "disk", "duty", "certificate", "history", "orphan", "stuck", "lease", "link"] {
+    for name in
+        ["store", "feed", "disk", "duty", "certificate", "history", "orphan", "stuck", "lease", "link"]
+    {
         assert!(health.checks.iter().any(|check| check.name == name), "{name} is missing");
     }
     let red = Check::new("disk", "node node-1", Light::Red, "1 % free", Timestamp(0)).hint("make room");

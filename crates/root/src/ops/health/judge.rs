@@ -64,8 +64,9 @@ pub fn feed(following: bool, at: Timestamp) -> Check {
 pub fn duty(name: &str, holder: Option<&str>, at: Timestamp) -> Check {
     match holder {
         Some(place) => Check::new("duty", "root", Light::Green, format!("{name}: held by {place}"), at),
-        None => Check::new("duty", "root", Light::Red, format!("{name}: nobody holds it"), at)
-            .hint("another server takes it over within seconds; if it lasts, see the logs of the root servers"),
+        None => Check::new("duty", "root", Light::Red, format!("{name}: nobody holds it"), at).hint(
+            "another server takes it over within seconds; if it lasts, see the logs of the root servers",
+        ),
     }
 }
 
