@@ -34,13 +34,6 @@ pub fn missing() -> Answer {
     Answer { status: 404, body: problem.to_string().into_bytes(), broken: false }
 }
 
-pub fn refused(status: u16, detail: &str, hint: &str) -> Answer {
-    let problem = json!({
-        "type": "x", "title": "x", "status": status, "code": "conflict", "detail": detail, "hint": hint
-    });
-    Answer { status, body: problem.to_string().into_bytes(), broken: false }
-}
-
 /// An instance as the API shows it, with some fields replaced.
 pub fn instance(change: Value) -> Value {
     let mut instance = json!({
