@@ -141,6 +141,16 @@ impl Constraints {
             label_validate(&term.label, &term.value).map_err(|e| e.at("affinity"))?;
         }
         self.validate_possible()?;
+        let against = |a: &&Affinity, b: &Affinity| {
+            a.required && b.required && !a.anti && b.anti && a.label == b.label && a.value == b.value
+        };
+        if let Some(term) = self.affinity.iter().find(|a| self.affinity.iter().any(|b| against(a, b))) {
+            let (label, value) = (&term.label, &term.value);
+            return Err(Error::invalid(format!(
+                "being both near to and away from {label}={value} is not possible"
+            ))
+            .at("affinity"));
+        }
         self.validate_nearness()?;
         if let Some(spread) = &self.spread {
             label_validate(&spread.group, spread.by.as_deref().unwrap_or("")).map_err(|e| e.at("spread"))?;

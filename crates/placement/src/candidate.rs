@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Arch, ChildId, Facts, GpuDevice, Name, Resources, RuntimeKind};
+use model::{Arch, Area, ChildId, Facts, GpuDevice, Leg, Name, Resources, RuntimeKind};
 
 /// What a child offers. `capacity` and `gpus` are what there is when nothing of ours is placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,10 @@ pub struct Candidate {
     pub largest: Option<Resources>,
     pub gpus: Vec<GpuDevice>,
     pub cordoned: bool,
+    /// Where on the earth it is; an aggregate is somewhere in the circle.
+    pub area: Option<Area>,
+    /// Measured ways to named places.
+    pub legs: BTreeMap<String, Leg>,
 }
 
 impl Candidate {
@@ -33,6 +37,8 @@ impl Candidate {
             largest: None,
             gpus: Vec::new(),
             cordoned: false,
+            area: None,
+            legs: BTreeMap::new(),
         }
     }
 }
@@ -49,6 +55,8 @@ impl From<(ChildId, &Facts)> for Candidate {
             largest: facts.largest,
             gpus: facts.gpus.clone(),
             cordoned: facts.cordoned,
+            area: facts.area,
+            legs: facts.legs.clone(),
         }
     }
 }

@@ -137,6 +137,7 @@ pub(crate) struct Bent<'a> {
     pub counts: Vec<u32>,
     /// How many the emptiest domain holds that is of the right kind.
     pub emptiest: u32,
+    /// The most that wishes can add, and the most they can take away.
     wishes: i64,
     away: i64,
 }
@@ -153,8 +154,7 @@ impl Bent<'_> {
 
     /// The score as people see it; `fewest` is the smallest crowd among slots that will do.
     pub fn points(&self, total: i32, crowd: u32, fewest: u32) -> i64 {
-        let one = i64::from(ONE);
-        let points = (i64::from(total) + self.away * one) * 1000 / ((1 + self.wishes) * one);
+        let points = (i64::from(total) + self.away) * 1000 / (i64::from(ONE) + self.wishes);
         let points = points.clamp(0, 1000);
         match self.spreading {
             None => points,
@@ -195,6 +195,7 @@ impl Fleet {
         want.avoid.is_empty()
             && want.constraints.spread.is_none()
             && want.constraints.affinity.is_empty()
+            && self.is_anywhere(want)
             && (self.repellers.is_empty() || alone())
     }
 
@@ -207,11 +208,16 @@ impl Fleet {
             if self.is_demand(term) {
                 continue;
             }
-            wishes += 1;
-            away += i64::from(term.anti);
+            wishes += i64::from(ONE);
+            away += if term.anti { i64::from(ONE) } else { 0 };
             let step = if term.anti { -ONE } else { ONE };
-            self.each_carrier(want, term, |at| scratch.totals[at] = scratch.totals[at].saturating_add(step));
+            self.each_carrier(want, term, |at| {
+                if scratch.totals[at] > FEASIBLE {
+                    scratch.totals[at] += step;
+                }
+            });
         }
+        wishes += self.bend_near(want, scratch);
         for term in want.constraints.affinity.iter().filter(|term| self.is_demand(term)) {
             self.demand(want, term, scratch);
         }

@@ -136,6 +136,7 @@ impl Fleet {
         Reason::unsuited(key, slot)
             .or_else(avoided)
             .or_else(|| Reason::room(key, want, slot))
+            .or_else(|| self.reason_near(want, at))
             .or_else(|| self.reason_neighbours(want, at))
             .unwrap_or_else(|| match bent.spreading.as_ref().and_then(|spreading| spreading.by) {
                 Some(label) if scratch.is_outside(label, at) => Reason::NoDomain(label.to_owned()),

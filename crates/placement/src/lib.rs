@@ -16,7 +16,7 @@
 //! decision is then one pass over an array of integers, plus the few slots that
 //! hold neighbours of the want. It costs the same in an empty and in a full fleet.
 //!
-//! Reading order: [`candidate`], [`want`], [`fleet`], `slot`, `held`, `shape`, `score`, `mix`, `choose`, `explain`.
+//! Reading order: [`candidate`], [`want`], [`fleet`], `slot`, `held`, `shape`, `score`, `mix`, `near`, `choose`, `give_way`, `explain`.
 
 pub mod candidate;
 mod choose;
@@ -26,6 +26,7 @@ mod give_way;
 mod gpu;
 mod held;
 mod mix;
+mod near;
 pub mod reason;
 mod score;
 mod shape;

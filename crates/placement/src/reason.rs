@@ -63,6 +63,23 @@ pub enum Reason {
         max: u32,
     },
     NoDomain(String),
+    /// It is not the node that was named.
+    Node(String),
+    PlaceUnknown,
+    Outside {
+        km: u32,
+        radius_km: u32,
+    },
+    /// The way to a place or a workload is too long.
+    Far {
+        from: String,
+        us: u32,
+        max_us: u32,
+    },
+    /// The way to a place or a workload is not known.
+    Unmeasured(String),
+    /// No instance of a workload is placed that it could be near to.
+    NoneOf(String),
 }
 
 impl Reason {
@@ -88,7 +105,8 @@ impl Reason {
             return Some(Self::Runtime(key.runtime));
         }
         let missing = key.labels.iter().find(|(label, value)| !slot.has_label(label, value));
-        missing.map(|(key, value)| Self::Label { key: key.clone(), value: value.clone() })
+        let label = missing.map(|(key, value)| Self::Label { key: key.clone(), value: value.clone() });
+        label.or_else(|| key.near.as_ref()?.reason(slot))
     }
 
     /// What there is too little of on a slot.
@@ -127,7 +145,9 @@ impl Reason {
             | (Self::Disk { .. }, Self::Disk { .. })
             | (Self::Gpu { .. }, Self::Gpu { .. })
             | (Self::Arch { .. }, Self::Arch { .. })
-            | (Self::Skew { .. }, Self::Skew { .. }) => true,
+            | (Self::Skew { .. }, Self::Skew { .. })
+            | (Self::Outside { .. }, Self::Outside { .. }) => true,
+            (Self::Far { from: a, .. }, Self::Far { from: b, .. }) => a == b,
             (Self::Largest(a), Self::Largest(b)) => a.is_like(b),
             (a, b) => a == b,
         }
@@ -143,6 +163,8 @@ impl Reason {
             Self::Gpu { ask, .. } => format!("has less than {} free", gpus(ask)),
             Self::Arch { needs, .. } => format!("is not {needs}"),
             Self::Skew { max, .. } => format!("would exceed the skew of {max}"),
+            Self::Outside { radius_km, .. } => format!("is not within {radius_km} km"),
+            Self::Far { from, max_us, .. } => format!("is more than {} from {from}", ms(*max_us)),
             other => other.to_string(),
         }
     }
@@ -182,7 +204,25 @@ impl fmt::Display for Reason {
                 "its domain has {count} of the group, the emptiest {emptiest}; one more exceeds the skew of {max}"
             ),
             Self::NoDomain(label) => write!(f, "has no label {label} to spread by"),
+            Self::Node(node) => write!(f, "is not node {node}"),
+            Self::PlaceUnknown => f.write_str("has not said where on the earth it is"),
+            Self::Outside { km, radius_km } => {
+                write!(f, "is {km} km from the centre, at most {radius_km} km are asked for")
+            }
+            Self::Far { from, us, max_us } => {
+                write!(f, "is {} from {from}, at most {} are asked for", ms(*us), ms(*max_us))
+            }
+            Self::Unmeasured(place) => write!(f, "has not measured the way to {place}"),
+            Self::NoneOf(workload) => write!(f, "workload {workload} has no instance yet to be near to"),
         }
+    }
+}
+
+/// A round trip as people say it.
+fn ms(us: u32) -> String {
+    match us % 1000 / 100 {
+        0 => format!("{} ms", us / 1000),
+        tenth => format!("{}.{tenth} ms", us / 1000),
     }
 }
 

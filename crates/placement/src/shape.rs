@@ -11,6 +11,7 @@ use model::{Arch, RuntimeKind};
 use crate::fleet::Level;
 use crate::gpu::{Ask, Models};
 use crate::mix::Task;
+use crate::near::Near;
 use crate::score::{Judge, NEVER, NO_ROOM};
 use crate::slot::{Amounts, Slot, amounts, fits};
 use crate::want::Want;
@@ -30,6 +31,7 @@ pub(crate) struct ShapeKey {
     pub labels: Labels,
     /// Only where the candidates are zones.
     pub zone: Option<String>,
+    pub near: Option<Box<Near>>,
 }
 
 impl ShapeKey {
@@ -41,6 +43,7 @@ impl ShapeKey {
             arch: want.constraints.arch,
             labels: want.constraints.node_labels.clone(),
             zone: want.constraints.zone.clone().filter(|_| level == Level::Zones),
+            near: Near::new(want, level),
         }
     }
 
@@ -55,6 +58,7 @@ impl ShapeKey {
             && self.arch.is_none_or(|arch| slot.archs & 1 << arch as u8 != 0)
             && self.zone.as_deref().is_none_or(|zone| is_called(slot, zone))
             && self.labels.iter().all(|(key, value)| slot.has_label(key, value))
+            && self.near.as_ref().is_none_or(|near| near.suits(slot))
     }
 
     pub fn has_room(&self, slot: &Slot) -> bool {

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use model::{
-    Arch, Bytes, ChildId, Cpu, GpuAsk, GpuDevice, InstanceId, InstanceSpec, Name, Outcome, Resources,
+    Arch, Area, AreaTerm, Bytes, ChildId, Cpu, Degrees, GpuAsk, GpuDevice, InstanceId, InstanceSpec,
+    LatencyTerm, Leg, Name, Outcome, Preference, Resources,
 };
 use model::{RuntimeKind, Timestamp};
 use placement::{Candidate, Fleet, Level, Policy, Want};
@@ -25,6 +26,13 @@ fn candidate(text: &str) -> (Candidate, bool) {
             ("vm", _) => candidate.runtimes.push(RuntimeKind::Vm),
             ("cordoned", _) => candidate.cordoned = true,
             ("down", _) => alive = false,
+            ("at", text) => candidate.area = Some(area_of(text).0),
+            ("leg", text) => {
+                let (place, us) = text.split_once(':').unwrap();
+                let (min, max) = us.split_once('-').unwrap_or((us, us));
+                let leg = Leg { min_us: min.parse().unwrap(), max_us: max.parse().unwrap() };
+                candidate.legs.insert(place.to_owned(), leg);
+            }
             ("largest", pair) => {
                 let (cpu, gib) = pair.split_once('/').unwrap();
                 candidate.largest = Some(Resources {
@@ -46,6 +54,43 @@ fn candidate(text: &str) -> (Candidate, bool) {
         }
     }
     (candidate, alive)
+}
+
+/// `48.1/11.5` or `48.1/11.5+100`, with the radius in km; a wish with `?` behind it.
+fn area_of(text: &str) -> (Area, bool) {
+    let (text, required) = text.strip_suffix('?').map_or((text, true), |text| (text, false));
+    let (centre, radius) = text.split_once('+').unwrap_or((text, "0"));
+    let (latitude, longitude) = centre.split_once('/').unwrap();
+    let degrees = |text: &str| Degrees::new(text.parse().unwrap());
+    let area = Area {
+        latitude: degrees(latitude),
+        longitude: degrees(longitude),
+        radius_km: radius.parse().unwrap(),
+    };
+    (area, required)
+}
+
+/// `place:5` or `@workload:5`, in milliseconds; a wish with `?` behind it.
+fn latency_of(text: &str) -> LatencyTerm {
+    let (text, required) = text.strip_suffix('?').map_or((text, true), |text| (text, false));
+    let (name, max_ms) = text.split_once(':').unwrap();
+    let workload = name.strip_prefix('@').map(str::to_owned);
+    let place = workload.is_none().then(|| name.to_owned());
+    LatencyTerm { place, workload, max_ms: max_ms.parse().unwrap(), required }
+}
+
+/// `zone:home`, `node:a` or a label as `disk:ssd`, with `*` and the weight behind it.
+fn preference_of(text: &str) -> Preference {
+    let (text, weight) = text.split_once('*').unwrap();
+    let (key, value) = text.split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned())).unwrap();
+    let mut wish =
+        Preference { zone: None, node: None, label: None, value: None, weight: weight.parse().unwrap() };
+    match key.as_str() {
+        "zone" => wish.zone = Some(value),
+        "node" => wish.node = Some(value),
+        _ => (wish.label, wish.value) = (Some(key), Some(value)),
+    }
+    wish
 }
 
 fn arch_of(text: &str) -> Arch {
@@ -71,6 +116,16 @@ fn want(number: usize, text: &str) -> Want {
             "on" => drop(constraints.node_labels.insert(pair().0, pair().1)),
             "zone" => constraints.zone = Some(value.into()),
             "is" => drop(spec.labels.insert(pair().0, pair().1)),
+            "node" => constraints.node = Some(value.into()),
+            "area" => {
+                let (area, required) = area_of(value);
+                let Area { latitude, longitude, radius_km } = area;
+                constraints.area = Some(AreaTerm { latitude, longitude, radius_km, required });
+            }
+            "within" => constraints.latency.push(latency_of(value)),
+            "prefer" => constraints.prefer.push(preference_of(value)),
+            "workload" => drop(spec.labels.insert("banyan/workload".into(), value.into())),
+            "priority" => spec.priority = value.parse().unwrap(),
             "avoid" => avoid.push(ChildId::from(format!("id-{value}").as_str())),
             "spread" => {
                 let (rest, skew) = value.split_once('<').map_or((value, None), |(r, s)| (r, Some(s)));
@@ -340,4 +395,99 @@ fn many_at_once_see_each_other() {
     let names: Vec<&str> = plan.placed.iter().map(|(_, choice)| choice.child.as_str()).collect();
     assert_eq!(names, ["id-a", "id-b", "id-a", "id-b"]);
     assert_eq!(plan.nowhere, [wants[4].id.clone()]);
+}
+
+#[test]
+fn a_pinned_instance_goes_to_its_node_or_nowhere() {
+    check("a cpu=2\nb cpu=8", "node=b", "b");
+    check("a\nb cordoned", "node=b", "! a: is not node b; b: is cordoned");
+    check("a\nb", "node=c", "! a: is not node c; b: is not node c");
+    check(
+        "a\nb | is=app:web",
+        "node=b is=app:web away=app:web",
+        "! a: is not node b; b: keeps away from instances with app=web",
+    );
+    // Root does not know the nodes of a zone.
+    check_at(Level::Zones, "home", "node=b", "home");
+}
+
+#[test]
+fn an_area_is_a_circle_that_the_candidate_must_touch() {
+    let munich_and_berlin = "a at=48.137/11.575\nb at=52.52/13.405\nc";
+    check(munich_and_berlin, "area=52.5/13.4+50", "b");
+    check(munich_and_berlin, "area=48.1/11.5+50", "a");
+    check(
+        munich_and_berlin,
+        "area=40.4/-3.7+100",
+        "! a: is 1485 km from the centre, at most 100 km are asked for; b: is 1870 km from the centre, at most 100 km \
+         are asked for; c: has not said where on the earth it is",
+    );
+    check("a cpu=2 at=48.137/11.575\nb cpu=8 at=52.52/13.405", "area=52.5/13.4+50?", "b");
+    check("a cpu=2 at=48.137/11.575\nb cpu=8", "area=40.4/-3.7+100?", "a");
+    // A zone is somewhere in its own circle.
+    check_at(Level::Zones, "home at=50/12+400", "area=52.5/13.4+50", "home");
+}
+
+#[test]
+fn a_place_must_be_near_enough() {
+    let two = "a leg=city:4000\nb leg=city:12000";
+    check(two, "within=city:5", "a");
+    check(two, "within=city:20", "a");
+    check(
+        two,
+        "within=city:1",
+        "! a: is 4 ms from city, at most 1 ms are asked for; b: is 12 ms from city, at most 1 ms are asked for",
+    );
+    check(two, "within=moon:5", "! a: has not measured the way to moon; b: has not measured the way to moon");
+    check("a cpu=2 leg=city:9000\nb cpu=8 leg=city:2000", "within=city:5?", "b");
+    check("a cpu=2\nb cpu=8", "within=city:5?", "a");
+    check_at(Level::Zones, "home leg=city:2000-90000", "within=city:5", "home");
+}
+
+#[test]
+fn a_workload_must_be_near_enough() {
+    let nodes = "a leg=zone:2000 | workload=db\nb leg=zone:1000\nc leg=zone:9000";
+    check(nodes, "within=@db:1 cpu=3", "a");
+    check(nodes, "within=@db:3 cpu=4", "b");
+    check(
+        nodes,
+        "within=@db:2 cpu=4",
+        "! a: needs 4 CPU, 3 free; b: is 3 ms from db, at most 2 ms are asked for; c: is 11 ms from db, at most 2 ms \
+         are asked for",
+    );
+    check("a\nb", "within=@db:2", "a");
+    check("a cpu=2 leg=x:1\nb cpu=8 leg=y:1 | workload=db", "within=@db:2?", "b");
+    let zones = "home leg=root:1000-4000 | workload=db\naway leg=root:1000-5000\nfar leg=root:1000-50000";
+    check_at(Level::Zones, zones, "within=@db:1", "home");
+    check_at(Level::Zones, zones, "within=@db:9 avoid=home", "away");
+    check_at(Level::Zones, "home", "within=@db:1", "! home: workload db has no instance yet to be near to");
+    check_at(Level::Zones, "home", "within=@db:1 workload=db", "home");
+}
+
+#[test]
+fn preferences_are_added_by_weight() {
+    check("a cpu=2\nb cpu=8 kind=ssd", "prefer=kind:ssd*50", "b");
+    check("a cpu=8 kind=ssd\nb cpu=8 rack=r1", "prefer=kind:ssd*10 prefer=rack:r1*20", "b");
+    check("a kind=ssd rack=r1\nb rack=r2", "prefer=kind:ssd*30 prefer=rack:r1*30 prefer=rack:r2*50", "a");
+    check("a\nb", "prefer=node:b*1", "b");
+    check("a", "prefer=node:z*100 prefer=kind:ssd*100", "a");
+    check_at(Level::Zones, "home\nother", "prefer=zone:other*100", "other");
+    check("a cpu=1\nb", "prefer=node:a*100 cpu=2", "b");
+}
+
+#[test]
+fn fewest_and_lowest_give_way() {
+    let way = |fleet_text: &str, want_text: &str| {
+        let mut fleet = fleet(Level::Nodes, Policy::Default, fleet_text);
+        let way = fleet.give_way(&want(1, want_text), |_| Some(false))?;
+        Some((way.child.as_str().trim_start_matches("id-").to_owned(), way.others.len()))
+    };
+    let two = "a | cpu=1 priority=1; cpu=1 priority=1; cpu=2 priority=5\nb | cpu=4 priority=2";
+    assert_eq!(way(two, "cpu=2 priority=9"), Some(("b".into(), 1)), "one instead of two");
+    assert_eq!(way(two, "cpu=1 priority=9"), Some(("a".into(), 1)), "the lowest of single ones");
+    assert_eq!(way(two, "cpu=2 priority=2"), Some(("a".into(), 2)), "equals stay");
+    assert_eq!(way(two, "cpu=2 priority=1"), None);
+    assert_eq!(way(two, "cpu=5 priority=9"), None, "it would not help");
+    assert_eq!(way(two, "cpu=4 priority=9 node=a"), Some(("a".into(), 3)));
+    assert_eq!(way("a gpu=t4:1 | gpu=1 priority=0", "gpu=1 priority=1"), Some(("a".into(), 1)));
 }
