@@ -22,6 +22,9 @@ pub struct Instance {
     /// Give it as `If-Match` to change only what you saw.
     pub version: i64,
     pub spec: InstanceSpec,
+    /// Name of the workload that keeps it, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Name>,
     pub run: Run,
     /// Restarts that users asked for.
     pub restart_count: u64,

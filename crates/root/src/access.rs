@@ -2,10 +2,11 @@
 //! document are made from it, so that nothing is served that does not stand here.
 
 use api::{
-    AccessKey, AccessKeyCreated, Enrolment, EnrolmentCreate, Image, ImagePull, Instance, InstanceCreate,
-    InstanceWhy, Login, LoginDone, Node, NodeLabels, Page, PasswordChange, PlaceModeSet, PlatformHealth,
-    QuotaReport, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate,
-    WatchEvent, Whoami, Zone,
+    AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Enrolment, EnrolmentCreate, Image, ImagePull,
+    Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, Page, PasswordChange,
+    PlaceModeSet, PlatformHealth, QuotaReport, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User,
+    UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback,
+    WorkloadScale, WorkloadUpdate, Zone,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -14,7 +15,7 @@ use model::{Event, Quota, Role, Sample};
 use utoipa::ToSchema;
 
 use crate::cloud::Shared;
-use crate::http::{identity, image, instance, place, stream, system};
+use crate::http::{app, identity, image, instance, place, stream, system, workload};
 use crate::openapi::{Content, Shape};
 use crate::ops;
 
@@ -161,6 +162,8 @@ impl Route {
 pub fn table() -> Vec<Route> {
     let mut all = system_routes();
     all.extend(instance_routes());
+    all.extend(workload_routes());
+    all.extend(app_routes());
     all.extend(image_routes());
     all.extend(session_routes());
     all.extend(identity_routes());
@@ -232,6 +235,82 @@ fn instance_routes() -> Vec<Route> {
         route(Get, "/v1/instances/{name}/why", "instance_why", VIEWER, instance::why)
             .says("Why it is where it is, or why it is nowhere")
             .gives::<InstanceWhy>(200),
+    ]
+    .into_iter()
+    .map(Route::tenant)
+    .collect()
+}
+
+fn workload_routes() -> Vec<Route> {
+    const ONE: &str = "/v1/workloads/{name}";
+    vec![
+        route(Get, "/v1/workloads", "workload_list", VIEWER, workload::list)
+            .says("Lists workloads by name")
+            .pages::<Workload>(ops::workload::FILTERS),
+        route(Post, "/v1/workloads", "workload_create", MEMBER, workload::create)
+            .says("Asks for many like instances, kept so")
+            .takes::<WorkloadCreate>()
+            .gives::<Workload>(201),
+        route(Get, ONE, "workload_get", VIEWER, workload::get)
+            .says("One workload, by name or id")
+            .gives::<Workload>(200),
+        route(Put, ONE, "workload_update", MEMBER, workload::update)
+            .says("Replaces its spec; a changed template is a new revision")
+            .takes::<WorkloadUpdate>()
+            .gives::<Workload>(202),
+        route(Delete, ONE, "workload_delete", MEMBER, workload::delete)
+            .says("Asks for its end; it is there until its instances are gone")
+            .gives::<Workload>(202),
+        route(Post, "/v1/workloads/{name}/scale", "workload_scale", MEMBER, workload::scale)
+            .says("Changes the number of replicas of a service")
+            .takes::<WorkloadScale>()
+            .gives::<Workload>(202),
+        route(Post, "/v1/workloads/{name}/restart", "workload_restart", MEMBER, workload::restart)
+            .says("Replaces every instance under the update policy")
+            .gives::<Workload>(202),
+        route(Post, "/v1/workloads/{name}/pause", "workload_pause", MEMBER, workload::pause)
+            .says("Lets everything be as it is")
+            .gives::<Workload>(202),
+        route(Post, "/v1/workloads/{name}/resume", "workload_resume", MEMBER, workload::resume)
+            .says("Goes on after a pause")
+            .gives::<Workload>(202),
+        route(Post, "/v1/workloads/{name}/rollback", "workload_rollback", MEMBER, workload::rollback)
+            .says("Takes an earlier template again, as a new revision")
+            .takes::<WorkloadRollback>()
+            .gives::<Workload>(202),
+        route(Post, "/v1/workloads/{name}/promote", "workload_promote", MEMBER, workload::promote)
+            .says("Lets a canary go on to all instances")
+            .gives::<Workload>(202),
+        route(Post, "/v1/workloads/{name}/run", "workload_run", MEMBER, workload::run)
+            .says("Begins a run now")
+            .gives::<Workload>(202),
+        route(Get, "/v1/workloads/{name}/revisions", "workload_revisions", VIEWER, workload::revisions)
+            .says("The templates it has and had, newest first")
+            .gives::<Vec<WorkloadRevision>>(200),
+    ]
+    .into_iter()
+    .map(Route::tenant)
+    .collect()
+}
+
+fn app_routes() -> Vec<Route> {
+    const ONE: &str = "/v1/apps/{name}";
+    vec![
+        route(Get, "/v1/apps", "app_list", VIEWER, app::list)
+            .says("Lists apps by name")
+            .pages::<App>(ops::app::FILTERS),
+        route(Post, "/v1/apps", "app_create", MEMBER, app::create)
+            .says("Makes an app with all its workloads")
+            .takes::<AppCreate>()
+            .gives::<App>(201),
+        route(Get, ONE, "app_get", VIEWER, app::get).says("One app, by name or id").gives::<App>(200),
+        route(Put, ONE, "app_update", MEMBER, app::update)
+            .says("Makes its workloads what the body says; those it does not name are deleted")
+            .takes::<AppUpdate>()
+            .gives::<App>(202),
+        route(Delete, ONE, "app_delete", MEMBER, app::delete)
+            .says("Asks for the end of all of it")
+            .gives::<App>(202),
     ]
     .into_iter()
     .map(Route::tenant)

@@ -32,6 +32,7 @@ pub mod state;
 pub mod sweep;
 pub mod tables;
 pub mod tree;
+pub mod workload;
 
 pub use bootstrap::{AdminCredentials, Endpoints, admin_renew, bootstrap, bootstrap_kept, ca_shared};
 pub use cloud::{Caller, Cloud, Shared, master_open};

@@ -51,6 +51,7 @@ pub struct Metrics {
     requests: Family<Request, Counter>,
     durations: Family<Route, Histogram, fn() -> Histogram>,
     instances: Family<ByPhase, Gauge>,
+    workloads: Family<ByPhase, Gauge>,
     zones: Gauge,
     tenants: Gauge,
     seq: Gauge,
@@ -74,6 +75,7 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             instances: Family::default(),
+            workloads: Family::default(),
             zones: Gauge::default(),
             tenants: Gauge::default(),
             seq: Gauge::default(),
@@ -84,6 +86,7 @@ impl Metrics {
         registry.register("http_requests", "Answered requests", made.requests.clone());
         registry.register("http_request_seconds", "Time to the head of the answer", made.durations.clone());
         registry.register("instances", "Instances by phase", made.instances.clone());
+        registry.register("workloads", "Workloads by phase", made.workloads.clone());
         registry.register("zones", "Enrolled zones", made.zones.clone());
         registry.register("tenants", "Tenants", made.tenants.clone());
         registry.register("store_seq", "The last change that the snapshot includes", made.seq.clone());
@@ -118,6 +121,15 @@ impl Metrics {
         self.instances.clear();
         for (phase, count) in phases {
             self.instances.get_or_create(&ByPhase { phase }).set(count);
+        }
+        let mut phases: BTreeMap<String, i64> = BTreeMap::new();
+        for row in snapshot.workloads.values() {
+            let phase = crate::ops::view::workload_status(&snapshot, row).phase;
+            *phases.entry(phase.to_string()).or_default() += 1;
+        }
+        self.workloads.clear();
+        for (phase, count) in phases {
+            self.workloads.get_or_create(&ByPhase { phase }).set(count);
         }
         self.zones.set(snapshot.zones.len() as i64);
         self.tenants.set(snapshot.tenants.len() as i64);

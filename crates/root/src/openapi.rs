@@ -149,8 +149,24 @@ fn description(route: &Route) -> String {
 /// The headers that a route understands.
 fn headers(route: &Route) -> Vec<&'static str> {
     let changes = matches!(route.rule.verb, Verb::Delete | Verb::Patch)
-        || ["quota_set", "instance_stop", "instance_start", "instance_restart"].contains(&route.rule.name);
-    let creates = ["instance_create", "tenant_create", "user_create", "token_create", "key_create"];
+        || [
+            "quota_set",
+            "instance_stop",
+            "instance_start",
+            "instance_restart",
+            "workload_update",
+            "app_update",
+        ]
+        .contains(&route.rule.name);
+    let creates = [
+        "workload_create",
+        "app_create",
+        "instance_create",
+        "tenant_create",
+        "user_create",
+        "token_create",
+        "key_create",
+    ];
     let unversioned = ["token_delete", "key_delete", "node_remove", "zone_remove"].contains(&route.rule.name);
     let mut names = Vec::new();
     if changes && !unversioned {
@@ -194,7 +210,9 @@ fn parameter_says(name: &str, place: &ParameterIn) -> (Type, &'static str) {
         ("image", _) => (Type::String, "Only those made from this image"),
         ("subject", _) => (Type::String, "Only of this thing, as KIND/NAME"),
         ("instance", _) => (Type::String, "Only of the instance of this name"),
-        ("kind", _) => (Type::String, "What is watched: instance, image or zone"),
+        ("kind", _) => (Type::String, "What is watched: instance, workload, app, image or zone"),
+        ("workload", _) => (Type::String, "Only those of this workload, by name or id"),
+        ("app", _) => (Type::String, "Only those of this app, by name or id"),
         ("since", _) => (Type::Integer, "The seq after which changes are told; from now on when absent"),
         (SINCE_TIME, _) => (Type::String, "From when on, such as 2026-01-31T12:00:00Z"),
         ("force", _) => (Type::Boolean, "Even where that ends or moves what would rather stay"),

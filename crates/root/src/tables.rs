@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use model::{
-    AccessKeyId, Explanation, Facts, Generation, ImageId, ImageManifest, InstanceId, InstanceSpec, Name,
-    ObservedInstance, Phase, PlaceMode, Quota, Role, Run, SessionId, TenantId, Timestamp, TokenId, UserId,
-    WorkloadId, ZoneId,
+    AccessKeyId, AppId, Explanation, Facts, Generation, ImageId, ImageManifest, InstanceId, InstanceSpec,
+    Name, ObservedInstance, Phase, PlaceMode, Quota, Role, Run, SessionId, TenantId, Timestamp, TokenId,
+    UserId, WorkloadId, WorkloadSpec, ZoneId,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,10 @@ pub mod kind {
     pub const TOKEN: &str = "token";
     pub const KEY: &str = "key";
     pub const IMAGE: &str = "image";
+    pub const WORKLOAD: &str = "workload";
+    /// What became of a workload; same id. Written only by its controller.
+    pub const WORKLOAD_STATE: &str = "workload-state";
+    pub const APP: &str = "app";
     pub const IDEMPOTENCY: &str = "idempotency";
     /// A root server that is there, and who of them holds which duty.
     pub const SERVER: &str = "server";
@@ -116,6 +120,12 @@ pub struct Owner {
     /// The run it belongs to, of workloads that have runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u64>,
+    /// The restarts of the workload that were asked for before it was made.
+    #[serde(default)]
+    pub restart: u64,
+    /// Its end is in the numbers of its run.
+    #[serde(default)]
+    pub counted: bool,
     /// Told to those below with the instance.
     pub max_unavailable: u32,
 }
@@ -227,6 +237,157 @@ pub struct ImageRecord {
     pub created_at: Timestamp,
 }
 
+/// Many like instances, as asked for. The name is unique per tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkloadRecord {
+    pub id: WorkloadId,
+    pub tenant: TenantId,
+    pub name: Name,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<AppId>,
+    pub spec: Arc<WorkloadSpec>,
+    /// The image of the template, as it was when the revision was made.
+    pub image: Arc<ImageManifest>,
+    /// Counts the templates it had.
+    pub revision: u64,
+    /// The first revision with this very template: its instances need not be replaced.
+    pub base: u64,
+    pub revised_at: Timestamp,
+    pub revised_by: String,
+    /// Earlier templates, oldest first.
+    #[serde(default)]
+    pub earlier: Vec<TemplateRecord>,
+    /// The revision that was given up for this one, and why; empty once users change the template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolled_back: Option<RolledBack>,
+    /// Counts the restarts that users asked for.
+    #[serde(default)]
+    pub restart_count: u64,
+    /// Counts the runs that users asked for.
+    #[serde(default)]
+    pub runs_asked: u64,
+    /// The revision whose canary was promoted last.
+    #[serde(default)]
+    pub promoted: u64,
+    /// Times of the schedule before this do not count.
+    pub schedule_from: Timestamp,
+    #[serde(default)]
+    pub deleting: bool,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+/// A template that a workload had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TemplateRecord {
+    pub revision: u64,
+    pub base: u64,
+    pub created_at: Timestamp,
+    pub created_by: String,
+    pub instance: Arc<InstanceSpec>,
+    pub image: Arc<ImageManifest>,
+    /// Why it was given up, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolledBack {
+    pub revision: u64,
+    pub why: String,
+}
+
+/// What the controller of a workload has to remember, and what it tells users.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkloadState {
+    pub id: WorkloadId,
+    /// The version of the workload's record that this speaks of.
+    pub seen: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
+    /// Runs under way and ended ones that are kept, oldest first.
+    #[serde(default)]
+    pub runs: Vec<RunRecord>,
+    /// How many of the runs that users asked for have begun.
+    #[serde(default)]
+    pub runs_begun: u64,
+    /// The number of the newest run.
+    #[serde(default)]
+    pub run_last: u64,
+    /// The time up to which the schedule was followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticked_at: Option<Timestamp>,
+    pub status: api::WorkloadStatus,
+}
+
+/// How far a revision, or a restart, has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollout {
+    pub revision: u64,
+    pub restart: u64,
+    pub began_at: Timestamp,
+    /// When it last came nearer to its end.
+    pub progress_at: Timestamp,
+    /// Most new instances that were available, and fewest old ones, so far.
+    pub available_most: u32,
+    pub old_least: u32,
+    /// Since when all canaries are available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary_since: Option<Timestamp>,
+    /// It concerns all instances, no longer only canaries.
+    pub whole: bool,
+    pub done: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// What the autoscaler decided and what it considers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scale {
+    pub replicas: u32,
+    /// When the number last changed; what was measured before says nothing of it.
+    pub scaled_at: Timestamp,
+    /// Since when more, or less, would be right, and how many at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_since: Option<(Timestamp, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub less_since: Option<(Timestamp, u32)>,
+}
+
+/// One run of a workload that has runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub number: u64,
+    pub began_at: Timestamp,
+    pub succeeded: u32,
+    pub failed: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<Timestamp>,
+    /// Ended instances that are kept to look at.
+    pub kept: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A named group of workloads. The name is unique per tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppRecord {
+    pub id: AppId,
+    pub tenant: TenantId,
+    pub name: Name,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub deleting: bool,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
 /// The answer to a create that carried an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdempotencyRecord {
@@ -286,6 +447,9 @@ rows! {
     TokenRecord => kind::TOKEN,
     KeyRecord => kind::KEY,
     ImageRecord => kind::IMAGE,
+    WorkloadRecord => kind::WORKLOAD,
+    WorkloadState => kind::WORKLOAD_STATE,
+    AppRecord => kind::APP,
     IdempotencyRecord => kind::IDEMPOTENCY,
     GateRecord => kind::GATE,
     ServerRecord => kind::SERVER,

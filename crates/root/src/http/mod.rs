@@ -4,6 +4,7 @@
 //!  server (accept, time-outs, shutdown) ▶ outer (problems, headers, metrics) ▶ guard (who may) ▶ handler ▶ ops
 //! ```
 
+pub mod app;
 pub mod extract;
 pub mod guard;
 pub mod identity;
@@ -15,6 +16,7 @@ pub mod reply;
 pub mod server;
 pub mod stream;
 pub mod system;
+pub mod workload;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;

@@ -68,13 +68,20 @@ pub async fn serve(cloud: Shared) -> Result<Running> {
     let router = super::router(cloud.clone(), Ending(ended.clone()));
     let head_timeout = Duration::from_millis(cloud.config.head_timeout_ms);
     let accepting = tokio::spawn(accept(listener, router, head_timeout, ended.clone()));
+    let (duties, over) = (cloud.clone(), ended.clone());
+    let controlling = tokio::spawn(async move {
+        tokio::select! {
+            () = crate::workload::run(duties) => {}
+            () = Ending(over).wait() => {}
+        }
+    });
     let sweeping = tokio::spawn(async move {
         tokio::select! {
             _ = futures::future::join(crate::sweep::run(cloud.clone()), crate::heal::run(cloud)) => {}
             () = Ending(ended).wait() => {}
         }
     });
-    Ok(Running { addr, ending, tasks: vec![accepting, sweeping] })
+    Ok(Running { addr, ending, tasks: vec![accepting, controlling, sweeping] })
 }
 
 fn bind_error(listen: SocketAddr, error: std::io::Error) -> Error {

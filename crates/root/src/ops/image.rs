@@ -205,5 +205,10 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64
 pub fn digests_used(snapshot: &Snapshot) -> HashSet<Digest> {
     let of_images = snapshot.images.values().flat_map(|row| &row.manifest.layers);
     let of_instances = snapshot.instances.values().flat_map(|row| &row.image.layers);
-    of_images.chain(of_instances).map(|layer| layer.digest.clone()).collect()
+    // A workload makes instances of its templates at any time, also of earlier ones.
+    let of_workloads = snapshot.workloads.values().flat_map(|row| {
+        let earlier = row.earlier.iter().flat_map(|template| &template.image.layers);
+        row.image.layers.iter().chain(earlier)
+    });
+    of_images.chain(of_instances).chain(of_workloads).map(|layer| layer.digest.clone()).collect()
 }

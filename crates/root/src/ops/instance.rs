@@ -20,7 +20,7 @@ use crate::tables::{ImageRecord, InstanceRecord, encode, kind};
 const RACE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The filters of [`list`].
-pub const FILTERS: &[&str] = &["phase", "name", "label", "zone", "node", "image", "run"];
+pub const FILTERS: &[&str] = &["phase", "name", "label", "zone", "node", "image", "run", "workload"];
 
 /// One transaction: the record and its line of history. The answer says `pending`.
 pub async fn create(
@@ -112,11 +112,11 @@ fn gate_taken(error: &CommitError) -> bool {
     matches!(error, CommitError::AlreadyExists { kind, .. } if kind == kind::GATE)
 }
 
-fn busy() -> Error {
+pub(super) fn busy() -> Error {
     Error::unavailable("others change the same thing all the time").hint("try again")
 }
 
-async fn race_wait(cloud: &Cloud) {
+pub(super) async fn race_wait(cloud: &Cloud) {
     let mut changed = cloud.state.changed();
     let _ = tokio::time::timeout(RACE_PAUSE, changed.changed()).await;
 }
@@ -152,7 +152,15 @@ pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Instance> {
     Ok(view::instance(&snapshot, find(&snapshot, caller, name)?))
 }
 
+/// One of a workload is not stopped by hand: the workload would put another in its place.
 pub async fn stop(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Instance> {
+    let snapshot = cloud.state.snapshot();
+    if let Some(workload) = view::instance(&snapshot, find(&snapshot, caller, name)?).workload {
+        return Err(Error::conflict(format!(
+            "the instance '{name}' belongs to the workload '{workload}', which would replace it"
+        ))
+        .hint(format!("'banyan workload scale {workload} --replicas 0' stops all of it; deleting the instance replaces it")));
+    }
     change(cloud, caller, name, seen, "stop", |record| record.run = Run::Stopped).await
 }
 
@@ -169,7 +177,7 @@ pub async fn restart(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i6
     change(cloud, caller, name, seen, "restart", again).await
 }
 
-/// Asks for the end; the record goes once the instance is gone everywhere.
+/// Asks for the end; the record goes once the instance is gone everywhere. A workload replaces its own.
 pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Instance> {
     change(cloud, caller, name, seen, "delete", |record| record.run = Run::Gone).await
 }
@@ -221,10 +229,13 @@ struct Filter<'a> {
     zone: Option<Option<model::ZoneId>>,
     node: Option<&'a str>,
     image: Option<&'a str>,
+    /// `Some(None)`: a workload that does not exist.
+    workload: Option<Option<model::WorkloadId>>,
 }
 
 impl<'a> Filter<'a> {
-    fn new(snapshot: &Snapshot, query: &'a Query) -> Result<Self> {
+    fn new(snapshot: &Snapshot, caller: &Caller, query: &'a Query) -> Result<Self> {
+        let workload = |name: &str| snapshot.workload(&caller.tenant, name).map(|found| found.id.clone());
         Ok(Self {
             phase: query.parsed("phase")?,
             run: query.parsed("run")?,
@@ -233,6 +244,7 @@ impl<'a> Filter<'a> {
             zone: query.get("zone").map(|zone| snapshot.zone_find(zone).map(|zone| zone.id.clone())),
             node: query.get("node"),
             image: query.get("image"),
+            workload: query.get("workload").map(workload),
         })
     }
 
@@ -243,6 +255,9 @@ impl<'a> Filter<'a> {
         self.phase.is_none_or(|phase| entry.phase() == phase)
             && self.run.is_none_or(|run| entry.instance.run == run)
             && self.image.is_none_or(|image| spec.image == image)
+            && self.workload.as_ref().is_none_or(|workload| {
+                workload.is_some() && entry.instance.owner.as_ref().map(|o| &o.workload) == workload.as_ref()
+            })
             && labels_match(&spec.labels, &self.labels)
             && self
                 .zone
@@ -255,7 +270,7 @@ impl<'a> Filter<'a> {
 /// By name, within the tenant; for operators who ask so, tenant by tenant.
 pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Instance>> {
     let snapshot = cloud.state.snapshot();
-    let filter = Filter::new(&snapshot, query)?;
+    let filter = Filter::new(&snapshot, caller, query)?;
     let mut found: Vec<&Entry> = Vec::new();
     if caller.all_tenants {
         let (from, after) = match query.after.as_deref().map(|cursor| cursor.split_once('/')) {

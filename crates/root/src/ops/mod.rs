@@ -3,6 +3,7 @@
 //! An operation validates, decides on a snapshot and commits one transaction
 //! that holds the change and its line of history. Who may call is decided before, in `access`.
 
+pub mod app;
 pub mod event;
 pub mod health;
 pub mod image;
@@ -19,6 +20,7 @@ pub mod token;
 pub mod user;
 pub mod view;
 pub mod watch;
+pub mod workload;
 pub mod zone;
 
 use model::{Error, ErrorKind, Result};

@@ -31,6 +31,8 @@ macro_rules! answers {
 
 answers! {
     api::Instance: version,
+    api::Workload: version,
+    api::App: version,
     api::Tenant: version,
     api::User: version,
     api::TokenCreated: token.version,

@@ -31,14 +31,17 @@ struct Gate {
 
 /// The right to create; dropping it takes the instance off the count of those on their way.
 pub(crate) struct Reservation {
-    gate: Option<(Arc<Gate>, InstanceId)>,
+    gate: Option<(Arc<Gate>, Vec<InstanceId>)>,
     _turn: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some((gate, id)) = &self.gate {
-            lock(&gate.flying).remove(id);
+        if let Some((gate, ids)) = &self.gate {
+            let mut flying = lock(&gate.flying);
+            for id in ids {
+                flying.remove(id);
+            }
         }
     }
 }
@@ -96,10 +99,24 @@ pub(crate) async fn reserve(
     id: &InstanceId,
     spec: &InstanceSpec,
 ) -> Result<(Reservation, Arc<Snapshot>)> {
+    let (reservation, snapshot, short) = reserve_some(cloud, tenant, std::slice::from_ref(id), spec).await?;
+    match short {
+        None => Ok((reservation, snapshot)),
+        Some(error) => Err(error),
+    }
+}
+
+/// The same for many alike. Where not all fit, as many of the first as do; the error says what they lack.
+pub(crate) async fn reserve_some(
+    cloud: &Cloud,
+    tenant: &TenantId,
+    ids: &[InstanceId],
+    spec: &InstanceSpec,
+) -> Result<(Reservation, Arc<Snapshot>, Option<Error>)> {
     let snapshot = cloud.state.snapshot();
     let quota = quota_of(&snapshot, tenant)?;
     if quota == Quota::default() {
-        return Ok((Reservation { gate: None, _turn: None }, snapshot));
+        return Ok((Reservation { gate: None, _turn: None }, snapshot, None));
     }
     let gate = cloud.gates.gate(tenant);
     let turn = match cloud.gates.shared_store {
@@ -112,18 +129,31 @@ pub(crate) async fn reserve(
     let snapshot = cloud.state.snapshot();
     let quota = quota_of(&snapshot, tenant)?;
     let used = snapshot.tenant_usage(tenant);
-    let all_flying = flying.values().fold(used, |sum, one| plus(sum, *one));
-    if within(&quota, all_flying, more).is_err() {
-        // Close to the limit it matters that nothing is counted twice.
-        let exact = flying
-            .iter()
-            .filter(|(id, _)| !snapshot.instances.contains_key(*id))
-            .fold(used, |sum, (_, one)| plus(sum, *one));
-        within(&quota, exact, more)?;
+    let mut sum = flying.values().fold(used, |sum, one| plus(sum, *one));
+    let (mut fitting, mut short) = (Vec::new(), None);
+    for id in ids {
+        if within(&quota, sum, more).is_err() && short.is_none() {
+            // Close to the limit it matters that nothing is counted twice.
+            let unseen = flying.iter().filter(|(id, _)| !snapshot.instances.contains_key(*id));
+            sum = unseen.fold(used, |sum, (_, one)| plus(sum, *one));
+        }
+        if let Err(error) = within(&quota, sum, more) {
+            short = Some(error);
+            break;
+        }
+        flying.insert(id.clone(), more);
+        sum = plus(sum, more);
+        fitting.push(id.clone());
     }
-    flying.insert(id.clone(), more);
     drop(flying);
-    Ok((Reservation { gate: Some((gate, id.clone())), _turn: turn }, snapshot))
+    Ok((Reservation { gate: Some((gate, fitting)), _turn: turn }, snapshot, short))
+}
+
+impl Reservation {
+    /// How many of `asked` it is for.
+    pub fn count(&self, asked: usize) -> usize {
+        self.gate.as_ref().map_or(asked, |(_, ids)| ids.len())
+    }
 }
 
 /// Makes the transaction fail when another server created something since the snapshot.

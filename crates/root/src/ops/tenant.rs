@@ -111,9 +111,11 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64
     let instances = snapshot.tenant_usage(&row.id).instances;
     let users = snapshot.users.values().filter(|user| user.tenant == row.id).count();
     let images = snapshot.images.values().filter(|image| image.tenant == row.id).count();
-    if instances > 0 || users > 0 || images > 0 {
+    let workloads = snapshot.workload_names.get(&row.id).map_or(0, |names| names.len());
+    let apps = snapshot.app_names.get(&row.id).map_or(0, |names| names.len());
+    if instances > 0 || users > 0 || images > 0 || workloads > 0 || apps > 0 {
         return Err(Error::conflict(format!(
-            "the tenant '{name}' still has {instances} instances, {users} users and {images} images"
+            "the tenant '{name}' still has {instances} instances, {users} users, {images} images, {workloads} workloads and {apps} apps"
         ))
         .hint("delete those first"));
     }

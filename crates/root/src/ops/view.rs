@@ -1,10 +1,12 @@
 //! Records as users see them.
 
-use model::{Name, Phase};
+use model::{Name, Phase, WorkloadPhase};
 
 use crate::cloud::Cloud;
 use crate::state::{Entry, Row, Snapshot};
-use crate::tables::{ImageRecord, KeyRecord, TenantRecord, TokenRecord, UserRecord, ZoneRecord};
+use crate::tables::{
+    AppRecord, ImageRecord, KeyRecord, TenantRecord, TokenRecord, UserRecord, WorkloadRecord, ZoneRecord,
+};
 
 /// Shown for something whose owner was deleted in this very moment.
 fn unknown_name() -> Name {
@@ -28,6 +30,7 @@ pub fn instance(snapshot: &Snapshot, entry: &Entry) -> api::Instance {
         tenant: tenant_name(snapshot, &record.tenant),
         version: record.version,
         spec: record.spec.as_ref().clone(),
+        workload: instance_workload(snapshot, entry),
         run: record.run,
         restart_count: record.restart_count,
         image_id: record.image.id.clone(),
@@ -47,6 +50,11 @@ pub fn instance(snapshot: &Snapshot, entry: &Entry) -> api::Instance {
     }
 }
 
+fn instance_workload(snapshot: &Snapshot, entry: &Entry) -> Option<Name> {
+    let owner = entry.instance.owner.as_ref()?;
+    Some(snapshot.workloads.get(&owner.workload).map_or_else(unknown_name, |workload| workload.name.clone()))
+}
+
 /// What the holder says, or for an instance that has no place why it has none.
 pub fn instance_message(entry: &Entry) -> Option<String> {
     let status = entry.status.as_ref()?;
@@ -56,6 +64,57 @@ pub fn instance_message(entry: &Entry) -> Option<String> {
     let nowhere =
         status.phase == Phase::Pending && status.explanation.as_ref().is_some_and(|e| e.chosen.is_none());
     nowhere.then(|| "no zone can hold it".to_owned())
+}
+
+/// What it is asked to be is as new as the record; what became of it as the controller's last look.
+pub fn workload(snapshot: &Snapshot, record: &Row<WorkloadRecord>) -> api::Workload {
+    let app = record.app.as_ref().and_then(|app| snapshot.apps.get(app));
+    api::Workload {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        tenant: tenant_name(snapshot, &record.tenant),
+        app: app.map(|app| app.name.clone()),
+        version: record.version,
+        spec: record.spec.as_ref().clone(),
+        revision: record.revision,
+        created_at: record.created_at,
+        created_by: record.created_by.clone(),
+        status: workload_status(snapshot, record),
+    }
+}
+
+pub fn workload_status(snapshot: &Snapshot, record: &Row<WorkloadRecord>) -> api::WorkloadStatus {
+    let state = snapshot.workload_states.get(&record.id);
+    let mut status = state.map_or_else(Default::default, |state| state.status.clone());
+    if record.deleting {
+        status.phase = WorkloadPhase::Deleting;
+    } else if state.is_none_or(|state| state.seen != record.version) {
+        // What was true of an older wish need not be true of this one.
+        status.phase = if record.spec.paused { WorkloadPhase::Paused } else { WorkloadPhase::Progressing };
+        status.message = None;
+    }
+    status
+}
+
+pub fn app(snapshot: &Snapshot, record: &Row<AppRecord>) -> api::App {
+    let members = snapshot.app_members.get(&record.id);
+    let rows = members.into_iter().flatten().filter_map(|(_, id)| snapshot.workloads.get(id));
+    let workloads = rows.map(|row| {
+        let status = workload_status(snapshot, row);
+        let (phase, wanted, available) = (status.phase, status.wanted, status.available);
+        api::AppMember { name: row.name.clone(), phase, wanted, available }
+    });
+    api::App {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        tenant: tenant_name(snapshot, &record.tenant),
+        version: record.version,
+        description: record.description.clone(),
+        created_at: record.created_at,
+        created_by: record.created_by.clone(),
+        deleting: record.deleting,
+        workloads: workloads.collect(),
+    }
 }
 
 pub fn image(snapshot: &Snapshot, record: &Row<ImageRecord>) -> api::Image {

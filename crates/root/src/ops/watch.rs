@@ -99,6 +99,18 @@ fn event(
             tell(zone.id.as_str(), &zone.name, serde_json::to_value(view::zone(cloud, &zone, None)).ok())
         }
         (WatchKind::Zone, NoticeBody::ZoneGone(zone)) => tell(zone.id.as_str(), &zone.name, None),
+        (WatchKind::Workload, NoticeBody::Workload(row)) if mine(&row.tenant) => {
+            tell(row.id.as_str(), &row.name, serde_json::to_value(view::workload(snapshot, &row)).ok())
+        }
+        (WatchKind::Workload, NoticeBody::WorkloadGone(row)) if mine(&row.tenant) => {
+            tell(row.id.as_str(), &row.name, None)
+        }
+        (WatchKind::App, NoticeBody::App(row)) if mine(&row.tenant) => {
+            tell(row.id.as_str(), &row.name, serde_json::to_value(view::app(snapshot, &row)).ok())
+        }
+        (WatchKind::App, NoticeBody::AppGone(row)) if mine(&row.tenant) => {
+            tell(row.id.as_str(), &row.name, None)
+        }
         _ => None,
     }
 }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use api::Usage;
-use model::{InstanceId, Name, Result, TenantId};
+use model::{AppId, InstanceId, Name, Result, TenantId, WorkloadId};
 use serde_json::Value;
 use store::Change;
 
 use super::feed::{Notice, NoticeBody};
 use super::snapshot::{Credential, Entry, Row, Snapshot, Versioned};
 use crate::tables::{
-    IdempotencyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, SessionRecord, StatusRecord,
-    TenantRecord, TokenRecord, UserRecord, ZoneRecord, decode, kind,
+    AppRecord, IdempotencyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, SessionRecord,
+    StatusRecord, TenantRecord, TokenRecord, UserRecord, WorkloadRecord, WorkloadState, ZoneRecord, decode,
+    kind,
 };
 
 /// Applies one change. A record that cannot be read is an error of the whole: half a state is worse than none.
@@ -24,6 +25,9 @@ pub fn apply(snapshot: &mut Snapshot, change: Change) -> Result<Option<Notice>> 
         kind::ZONE => zone(snapshot, &id, version, body)?,
         kind::REMOVED => removed(snapshot, &id, body)?,
         kind::IMAGE => image(snapshot, &id, version, body)?,
+        kind::WORKLOAD => workload(snapshot, &id, version, body)?,
+        kind::WORKLOAD_STATE => workload_state(snapshot, &id, version, body)?,
+        kind::APP => app(snapshot, &id, version, body)?,
         kind::TENANT => tenant(snapshot, &id, version, body)?,
         kind::USER => user(snapshot, &id, version, body)?,
         kind::SESSION => session(snapshot, &id, body)?,
@@ -66,6 +70,11 @@ fn instance(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>
     if let Some(entries) = snapshot.entries.get_mut(&old.tenant) {
         entries.remove(&old.name);
     }
+    if let Some(owner) = &old.owner
+        && let Some(members) = snapshot.members.get_mut(&owner.workload)
+    {
+        members.remove(&old.id);
+    }
     Ok(Some(NoticeBody::InstanceGone(old)))
 }
 
@@ -86,6 +95,57 @@ fn status(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
 fn entry_put(snapshot: &mut Snapshot, entry: &Entry) {
     let tenant = entry.instance.tenant.clone();
     snapshot.entries.entry(tenant).or_default().insert(entry.instance.name.clone(), entry.clone());
+    if let Some(owner) = &entry.instance.owner {
+        let members = snapshot.members.entry(owner.workload.clone()).or_default();
+        members.insert(entry.instance.id.clone(), entry.clone());
+    }
+}
+
+fn workload(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+    let id: WorkloadId = id.parse()?;
+    let Some(body) = body else {
+        let Some(old) = snapshot.workloads.remove(&id) else { return Ok(None) };
+        if let Some(names) = snapshot.workload_names.get_mut(&old.tenant) {
+            names.remove(&old.name);
+        }
+        if let Some(members) = old.app.as_ref().and_then(|app| snapshot.app_members.get_mut(app)) {
+            members.remove(&old.name);
+        }
+        snapshot.members.remove(&id);
+        return Ok(Some(NoticeBody::WorkloadGone(old)));
+    };
+    let new: Row<WorkloadRecord> = row(version, body)?;
+    snapshot.workload_names.entry(new.tenant.clone()).or_default().insert(new.name.clone(), id.clone());
+    if let Some(app) = &new.app {
+        snapshot.app_members.entry(app.clone()).or_default().insert(new.name.clone(), id.clone());
+    }
+    snapshot.workloads.insert(id, new.clone());
+    Ok(Some(NoticeBody::Workload(new)))
+}
+
+fn workload_state(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+    let id: WorkloadId = id.parse()?;
+    match body {
+        Some(body) => snapshot.workload_states.insert(id.clone(), row::<WorkloadState>(version, body)?),
+        None => snapshot.workload_states.remove(&id),
+    };
+    Ok(snapshot.workloads.get(&id).cloned().map(NoticeBody::Workload))
+}
+
+fn app(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+    let id: AppId = id.parse()?;
+    let Some(body) = body else {
+        let Some(old) = snapshot.apps.remove(&id) else { return Ok(None) };
+        if let Some(names) = snapshot.app_names.get_mut(&old.tenant) {
+            names.remove(&old.name);
+        }
+        snapshot.app_members.remove(&id);
+        return Ok(Some(NoticeBody::AppGone(old)));
+    };
+    let new: Row<AppRecord> = row(version, body)?;
+    snapshot.app_names.entry(new.tenant.clone()).or_default().insert(new.name.clone(), id.clone());
+    snapshot.apps.insert(id, new.clone());
+    Ok(Some(NoticeBody::App(new)))
 }
 
 fn usage_change(snapshot: &mut Snapshot, instance: &InstanceRecord, more: bool) {
@@ -149,6 +209,8 @@ fn tenant(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) 
                 snapshot.tenant_names.remove(&old.name);
                 snapshot.entries.remove(&id);
                 snapshot.usage.remove(&id);
+                snapshot.workload_names.remove(&id);
+                snapshot.app_names.remove(&id);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::Name;
 
 use super::snapshot::{Entry, Row};
-use crate::tables::{ImageRecord, InstanceRecord, ZoneRecord};
+use crate::tables::{AppRecord, ImageRecord, InstanceRecord, WorkloadRecord, ZoneRecord};
 
 /// Most changes kept; a watch that is further behind must list again.
 pub const FEED_MAX: usize = 8192;
@@ -25,6 +25,11 @@ pub enum NoticeBody {
     ImageGone(Row<ImageRecord>),
     Zone(Arc<ZoneRecord>),
     ZoneGone(Arc<ZoneRecord>),
+    /// Also when only what became of it is new.
+    Workload(Row<WorkloadRecord>),
+    WorkloadGone(Row<WorkloadRecord>),
+    App(Row<AppRecord>),
+    AppGone(Row<AppRecord>),
 }
 
 impl NoticeBody {
@@ -34,6 +39,8 @@ impl NoticeBody {
             Self::InstanceGone(row) => &row.name,
             Self::Image(row) | Self::ImageGone(row) => &row.name,
             Self::Zone(zone) | Self::ZoneGone(zone) => &zone.name,
+            Self::Workload(row) | Self::WorkloadGone(row) => &row.name,
+            Self::App(row) | Self::AppGone(row) => &row.name,
         }
     }
 }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use api::Usage;
 use imbl::{HashMap, OrdMap};
 use model::{
-    AccessKeyId, ImageId, InstanceId, Name, Phase, Run, SessionId, TenantId, TokenId, UserId, ZoneId,
+    AccessKeyId, AppId, ImageId, InstanceId, Name, Phase, Run, SessionId, TenantId, TokenId, UserId,
+    WorkloadId, ZoneId,
 };
 
 use crate::tables::{
-    DutyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, ServerRecord, SessionRecord,
-    StatusRecord, TenantRecord, TokenRecord, UserRecord, ZoneRecord,
+    AppRecord, DutyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, ServerRecord,
+    SessionRecord, StatusRecord, TenantRecord, TokenRecord, UserRecord, WorkloadRecord, WorkloadState,
+    ZoneRecord,
 };
 
 /// A record with the version the store gave it.
@@ -66,7 +68,16 @@ pub struct Snapshot {
     pub statuses: OrdMap<InstanceId, Arc<StatusRecord>>,
     /// The same instances by tenant and name.
     pub entries: HashMap<TenantId, OrdMap<Name, Entry>>,
+    /// The instances of each workload.
+    pub members: HashMap<WorkloadId, OrdMap<InstanceId, Entry>>,
     pub usage: HashMap<TenantId, Usage>,
+    pub workloads: OrdMap<WorkloadId, Row<WorkloadRecord>>,
+    pub workload_states: OrdMap<WorkloadId, Row<WorkloadState>>,
+    pub workload_names: HashMap<TenantId, OrdMap<Name, WorkloadId>>,
+    pub apps: OrdMap<AppId, Row<AppRecord>>,
+    pub app_names: HashMap<TenantId, OrdMap<Name, AppId>>,
+    /// The workloads of each app.
+    pub app_members: HashMap<AppId, OrdMap<Name, WorkloadId>>,
     pub zones: OrdMap<ZoneId, Row<ZoneRecord>>,
     pub zone_names: OrdMap<Name, ZoneId>,
     /// Zones that were removed for good.
@@ -109,6 +120,24 @@ impl Snapshot {
             }
         }
         entries.get(&name_or_id.parse::<Name>().ok()?)
+    }
+
+    /// A workload of the tenant by name or id.
+    pub fn workload(&self, tenant: &TenantId, name_or_id: &str) -> Option<&Row<WorkloadRecord>> {
+        let id = name_or_id.parse::<WorkloadId>().ok();
+        if let Some(found) = id.and_then(|id| self.workloads.get(&id)).filter(|w| w.tenant == *tenant) {
+            return Some(found);
+        }
+        self.workloads.get(self.workload_names.get(tenant)?.get(&name_or_id.parse::<Name>().ok()?)?)
+    }
+
+    /// An app of the tenant by name or id.
+    pub fn app(&self, tenant: &TenantId, name_or_id: &str) -> Option<&Row<AppRecord>> {
+        let id = name_or_id.parse::<AppId>().ok();
+        if let Some(found) = id.and_then(|id| self.apps.get(&id)).filter(|app| app.tenant == *tenant) {
+            return Some(found);
+        }
+        self.apps.get(self.app_names.get(tenant)?.get(&name_or_id.parse::<Name>().ok()?)?)
     }
 
     /// An image the tenant may use, by name or id: its own first, then public ones.

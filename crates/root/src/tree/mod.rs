@@ -280,7 +280,7 @@ impl TreeService {
                         core.zone_remove(&zone.id);
                         self.vitals().forget(&(&zone.id).into());
                     }
-                    NoticeBody::Image(_) | NoticeBody::ImageGone(_) => {}
+                    _ => {}
                 }
             }
             *self.since() = next;

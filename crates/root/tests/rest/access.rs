@@ -13,6 +13,11 @@ fn body(rule: &Rule) -> Option<serde_json::Value> {
     use serde_json::json;
     Some(match rule.name {
         "instance_create" => json!({"name": "walk", "spec": {"image": "busybox"}}),
+        "workload_create" => json!({"name": "walk", "spec": {"instance": {"image": "busybox"}}}),
+        "workload_update" => json!({"spec": {"instance": {"image": "busybox"}}}),
+        "workload_scale" => json!({"replicas": 2}),
+        "app_create" => json!({"name": "walk"}),
+        "app_update" => json!({"workloads": []}),
         "image_pull" => json!({"reference": "not a reference"}),
         "login" => json!({"user": "nobody", "password": "no password"}),
         "password_change" => json!({"current": "wrong one", "new": "another one"}),
@@ -103,6 +108,10 @@ async fn a_neighbour_finds_nothing() {
     let mine = world.user("mine", Role::Admin).await;
     world.user("mine", Role::Viewer).await;
     mine.instance_create(&ask_for("thing")).await.unwrap();
+    let app =
+        api::AppCreate { name: "thing".parse().unwrap(), description: String::new(), workloads: vec![] };
+    mine.app_create(&app).await.unwrap();
+    mine.workload_create(&crate::workload::ask_for("thing", 0)).await.unwrap();
     let token = mine
         .token_create(&api::TokenCreate { name: "t".parse().unwrap(), role: None, expires_in_s: None })
         .await

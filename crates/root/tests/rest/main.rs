@@ -16,4 +16,5 @@ mod scale;
 mod server;
 mod stream;
 mod watch;
+mod workload;
 mod world;

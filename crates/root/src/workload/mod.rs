@@ -1,0 +1,129 @@
+//! Workloads kept as their users want them.
+//!
+//! ```text
+//!  state's feed ─▶ board (what to look at, and when) ─▶ core::step (decides) ─▶ commit (one transaction)
+//!  clock ─────────▶                                         ▲
+//!  zones ─▶ known (nodes of daemons, use of what scales) ───┘
+//! ```
+//! Only workloads are looked at whose instances, wishes or places changed, or whose time came. A plan
+//! is committed if the workload is still as it was looked at; otherwise it is looked at again.
+
+mod board;
+mod commit;
+pub mod core;
+mod known;
+pub mod record;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use model::{Mode, Timestamp, WorkloadId};
+
+use self::board::Board;
+use self::core::{Look, Seen};
+use self::known::Known;
+use crate::cloud::Shared;
+use crate::duty::{self, Fence};
+
+/// Workloads that are looked at, at the same time.
+const AT_ONCE: usize = 16;
+/// The longest sleep.
+const TICK_MAX: Duration = Duration::from_secs(5);
+/// Pause after something could not be committed.
+const RETRY_MS: i64 = 200;
+/// A workload of so many instances rests for a millisecond after each look.
+const INSTANCES_PER_MS: usize = 100;
+
+/// Runs for ever; acts while this server has the duty.
+pub async fn run(cloud: Shared) {
+    let act = |fence| {
+        let cloud = cloud.clone();
+        async move {
+            let known = Arc::new(Known::default());
+            let controller = Controller { cloud: cloud.clone(), known: known.clone(), fence };
+            tokio::join!(controller.control(), known.keep(cloud));
+        }
+    };
+    cloud.duties.while_held(duty::WORKLOADS, act).await;
+}
+
+struct Controller {
+    cloud: Shared,
+    known: Arc<Known>,
+    fence: Fence,
+}
+
+/// When to look at a workload again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// At once: there is more to do.
+    Now,
+    At(Timestamp),
+    /// When something changes.
+    Changed,
+}
+
+impl Controller {
+    async fn control(&self) {
+        let mut changed = self.cloud.state.changed();
+        let mut board = Board::default();
+        loop {
+            changed.borrow_and_update();
+            board.take(&self.cloud.state);
+            board.mark(self.known.fresh_take());
+            let now = self.cloud.now();
+            let due = board.due(now, AT_ONCE);
+            if due.is_empty() {
+                let sleep = board.sleep(now).min(TICK_MAX);
+                tokio::select! {
+                    _ = changed.changed() => {}
+                    () = self.known.news() => {}
+                    () = tokio::time::sleep(sleep) => {}
+                }
+                continue;
+            }
+            let done = join_all(due.iter().map(|id| self.look(id))).await;
+            let now = self.cloud.now();
+            for (id, (next, rest_ms)) in due.into_iter().zip(done) {
+                board.done(id, next, now.plus_ms(rest_ms), now);
+            }
+        }
+    }
+
+    /// Looks at one workload and does what is to be done. Also says how long to let it rest.
+    async fn look(&self, id: &WorkloadId) -> (Next, i64) {
+        let snapshot = self.cloud.state.snapshot();
+        let Some(row) = snapshot.workloads.get(id) else {
+            self.known.forget(id);
+            return (Next::Changed, 0);
+        };
+        self.known.interest(id, &row.spec);
+        let members = snapshot.members.get(id);
+        let instances: Vec<Seen> =
+            members.into_iter().flat_map(|all| all.values()).filter_map(Seen::of).collect();
+        let nodes = match row.spec.mode {
+            Mode::Daemon => self.known.nodes(&self.cloud, &snapshot, row, &instances),
+            _ => None,
+        };
+        let state = snapshot.workload_states.get(id);
+        let look = Look {
+            record: row,
+            version: row.version,
+            state: state.map(|state| state.value.as_ref()),
+            instances: &instances,
+            nodes: nodes.as_deref(),
+            usage: self.known.usage(id),
+            now: self.cloud.now(),
+        };
+        let plan = core::step(&look);
+        let rest_ms = (instances.len() / INSTANCES_PER_MS) as i64;
+        match self.commit(&snapshot, row, state, plan).await {
+            Ok(next) => (next, rest_ms),
+            Err(error) => {
+                tracing::warn!(workload = %row.name, %error, "what a workload needs was not done; once more");
+                (Next::At(self.cloud.now().plus_ms(RETRY_MS * 5)), rest_ms)
+            }
+        }
+    }
+}
