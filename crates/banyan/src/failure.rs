@@ -4,6 +4,8 @@
 use std::fmt;
 use std::io::{IsTerminal, Write};
 
+use crate::output::Format;
+
 /// The exit code when nothing more fitting is known.
 pub const EXIT_FAILED: u8 = 1;
 /// Changes are planned (`apply --dry-run --detailed-exitcode`).
@@ -54,14 +56,14 @@ impl Failure {
         self
     }
 
-    /// One failure is returned as it is; of several all are printed, and `what` says what they have in common.
+    /// One failure is returned as it is; several become one, and `what` says what they have in common.
     pub fn of_many(mut failures: Vec<Self>, what: &str) -> Result<()> {
         match failures.len() {
             0 => Ok(()),
             1 => Err(failures.remove(0)),
             count => {
-                failures.iter().for_each(Self::print);
-                Err(Self::new(format!("{count} {what}; see above")))
+                let details = failures.iter().flat_map(Self::lines).collect();
+                Err(Self::new(format!("{count} {what}")).details(details))
             }
         }
     }
@@ -75,9 +77,20 @@ impl Failure {
         lines
     }
 
-    /// Writes it to stderr. An error while saying so has nowhere to go.
-    pub fn print(&self) {
+    /// The same for programs.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({ "error": {
+            "message": self.message, "where": self.place, "hint": self.hint, "details": self.details, "code": self.code,
+        }})
+    }
+
+    /// Writes it to stderr, for programs as one line of JSON. An error while saying so has nowhere to go.
+    pub fn print(&self, format: Format) {
         let mut err = std::io::stderr().lock();
+        if format == Format::Json {
+            let _ = writeln!(err, "{}", self.json());
+            return;
+        }
         let colour = colour_wanted(err.is_terminal());
         for (index, line) in self.lines().into_iter().enumerate() {
             let line = match line.strip_prefix("error:") {
@@ -165,6 +178,16 @@ mod tests {
                 "  hint: write 6MiB"
             ]
         );
+    }
+
+    #[test]
+    fn several_failures_become_one() {
+        assert_eq!(Failure::of_many(Vec::new(), "things failed"), Ok(()));
+        let one = || Failure::new("no").hint("do this");
+        assert_eq!(Failure::of_many(vec![one()], "things failed"), Err(one()));
+        let two = Failure::of_many(vec![one(), one()], "things failed").expect_err("two failed");
+        assert_eq!(two.lines()[..3], ["error: 2 things failed", "  error: no", "    hint: do this"]);
+        assert_eq!(one().json()["error"]["hint"], "do this");
     }
 
     #[test]

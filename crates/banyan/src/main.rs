@@ -45,10 +45,11 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     log_start(cli.command.is_role());
+    let format = cli.globals.output;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            Failure::new(format!("cannot start: {error}")).print();
+            Failure::new(format!("cannot start: {error}")).print(format);
             return ExitCode::FAILURE;
         }
     };
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            failure.print();
+            failure.print(format);
             ExitCode::from(failure.code)
         }
     }

@@ -106,6 +106,9 @@ fn without_a_cloud_the_next_command_is_named() {
     says(&cli.bad(&["instance", "list"]), &["error: no cloud is chosen", "banyan up", "banyan login"]);
     says(&cli.bad(&["context", "current"]), &["no context is current", "banyan login"]);
     says(&cli.bad(&["--context", "moon", "ps"]), &["there is no context 'moon'"]);
+    let said: serde_json::Value =
+        serde_json::from_str(&cli.bad(&["instance", "list", "-o", "json"])).unwrap();
+    assert_eq!(said["error"]["message"], "no cloud is chosen", "{said}");
 }
 
 #[test]

@@ -25,6 +25,8 @@ Examples:
   docker save app | banyan image import app -
   banyan image pull alpine REGISTRY/library/alpine:3.20";
 const CHUNK_BYTES: usize = 256 * 1024;
+/// Instances of an image that are named before it is deleted.
+const USERS_SHOWN: usize = 5;
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
@@ -116,6 +118,7 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         Verb::Delete { images, dry_run } => {
             for image in images {
                 let found = client.image_get(&resolve(client, &image).await?).await.map_err(missing)?;
+                warn_users(client, &found).await;
                 if dry_run {
                     note(format!("image {}: would be deleted (nothing was changed)", found.name));
                     continue;
@@ -125,6 +128,21 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             }
             Ok(())
         }
+    }
+}
+
+/// Says which instances were made from an image that goes. They keep running, but no more can be made.
+async fn warn_users(client: &Client, image: &Image) {
+    let query = ListQuery::new().with("image", &image.name).limit(USERS_SHOWN);
+    let users = client.instance_list(&query).await.map(|page| page.items).unwrap_or_default();
+    if !users.is_empty() {
+        let names: Vec<_> = users.iter().map(|instance| instance.name.to_string()).collect();
+        let more = if users.len() == USERS_SHOWN { " and perhaps more" } else { "" };
+        note(format!(
+            "image {}: {}{more} were made from it; they keep running",
+            image.name,
+            names.join(", ")
+        ));
     }
 }
 

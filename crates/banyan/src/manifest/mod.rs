@@ -515,6 +515,22 @@ mod tests {
     }
 
     #[test]
+    fn the_documents_of_the_reference_are_true() {
+        let page = include_str!("../../../../docs/workloads.md");
+        let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let manifests: Vec<_> = blocks.clone().filter(|block| block.starts_with("kind:")).collect();
+        assert_eq!(manifests.iter().map(|block| good(block).len()).sum::<usize>(), 5);
+        // A part of a spec is true when the spec is that has it.
+        for part in blocks.filter(|block| !block.starts_with("kind:")) {
+            let inside = if part.trim_start().starts_with("constraints") { "" } else { "{image: busybox}" };
+            let image = if inside.is_empty() { "    image: busybox\n" } else { "" };
+            good(&format!(
+                "kind: Workload\nmetadata: {{name: a}}\nspec:\n  instance: {inside}\n{image}{part}"
+            ));
+        }
+    }
+
+    #[test]
     fn a_folder_is_read_in_the_order_things_need_each_other() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();

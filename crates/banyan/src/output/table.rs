@@ -49,6 +49,8 @@ pub fn grid(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>, width:
         Some(width) => table.set_width(width).set_content_arrangement(ContentArrangement::Dynamic),
         None => table.set_content_arrangement(ContentArrangement::Disabled),
     };
+    let mut header = Row::from(header);
+    header.max_height(1);
     table.set_header(header);
     for cells in rows {
         let cells: Vec<String> = cells.into_iter().map(|cell| one_line(&cell)).collect();
@@ -87,6 +89,14 @@ mod tests {
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 50), "{text}");
         assert!(text.contains("web-1") && text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn a_header_is_one_line_also_where_it_is_cut() {
+        let header = ["NAME", "AVAILABILITY", "MESSAGE"].map(str::to_owned).to_vec();
+        let rows = [["a".repeat(30), "x".into(), "y".repeat(30)].to_vec()].into_iter();
+        let text = grid(header, rows, Some(40));
+        assert_eq!(text.lines().count(), 2, "{text}");
     }
 
     #[test]

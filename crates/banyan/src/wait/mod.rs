@@ -137,7 +137,7 @@ pub async fn wait(
             }
             Verdict::Waiting(state) => {
                 settled = None;
-                let last = event.text(client, name).await;
+                let last = event.text(client, name, &state).await;
                 progress.now(&if last.is_empty() { state } else { format!("{state} ({last})") });
             }
             Verdict::Failed(state) => {
@@ -215,17 +215,19 @@ pub fn event_line(event: &Event) -> String {
     format!("{}  {}{message}", clock(event.at), event.what)
 }
 
-/// The newest event of an instance, fetched now and then.
+/// The newest event of an instance, fetched when its state changes, and now and then.
 #[derive(Default)]
 struct LastEvent {
     fetched: Option<Instant>,
+    state: String,
     text: String,
 }
 
 impl LastEvent {
-    async fn text(&mut self, client: &Client, name: &str) -> String {
-        if self.fetched.is_none_or(|at| at.elapsed() >= EVENT_EVERY) {
+    async fn text(&mut self, client: &Client, name: &str, state: &str) -> String {
+        if self.state != state || self.fetched.is_none_or(|at| at.elapsed() >= EVENT_EVERY) {
             self.fetched = Some(Instant::now());
+            state.clone_into(&mut self.state);
             if let Ok(page) = client.event_list(&ListQuery::new().with("instance", name).limit(1)).await {
                 self.text = page.items.first().map(|event| event.what.clone()).unwrap_or_default();
             }

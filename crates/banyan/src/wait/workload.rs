@@ -46,7 +46,8 @@ impl Goal {
                 let begun = status.last_run_at > after;
                 match phase {
                     P::Active => Verdict::Waiting(state),
-                    P::Failed if begun => Verdict::Failed(state),
+                    // What has a schedule waits for its next time, also when this run failed.
+                    _ if begun && unfinished(workload) => Verdict::Failed(state),
                     _ if begun => Verdict::Reached(state),
                     _ => Verdict::Waiting(state),
                 }
@@ -73,6 +74,12 @@ fn behind(workload: &Workload) -> bool {
     stale || status.available < status.wanted || status.updated < status.wanted
 }
 
+/// Whether the last run ended before enough of it ended well.
+fn unfinished(workload: &Workload) -> bool {
+    let wanted = workload.spec.mode.run().map_or(0, |run| run.completions);
+    workload.status.succeeded < wanted
+}
+
 /// Whether a canary goes on by itself.
 fn held(workload: &Workload) -> bool {
     workload.spec.update.canary.as_ref().is_some_and(|canary| canary.hold_ms.is_some())
@@ -89,7 +96,7 @@ pub fn state(workload: &Workload) -> String {
                 text += &format!(", {} of {} updated", status.updated, status.instances);
             }
         }
-        Mode::Once { run } | Mode::Cron { run, .. } if status.phase != WorkloadPhase::Waiting => {
+        Mode::Once { run } | Mode::Cron { run, .. } if status.last_run_at.is_some() => {
             text += &format!(", {} of {} ended well", status.succeeded, run.completions);
             if status.failed > 0 {
                 text += &format!(", {} badly", status.failed);
@@ -266,7 +273,8 @@ mod tests {
     fn what_ends_is_waited_for_and_what_has_a_schedule_is_not() {
         let once = || serde_json::json!({"kind": "once", "completions": 2});
         let cron = || serde_json::json!({"kind": "cron", "schedule": "@daily"});
-        check(once(), "active", |w| w.status.succeeded = 1, "Waiting(\"active, 1 of 2 ended well");
+        let one = |w: &mut Workload| (w.status.succeeded, w.status.last_run_at) = (1, Some(Timestamp(1)));
+        check(once(), "active", one, "Waiting(\"active, 1 of 2 ended well");
         check(once(), "done", |w| w.status.succeeded = 2, "Reached");
         check(cron(), "waiting", |_| {}, "Reached(\"waiting\")");
         check(cron(), "active", |_| {}, "Reached");
@@ -275,6 +283,8 @@ mod tests {
         run.status.last_run_at = Some(Timestamp(5));
         assert!(matches!(goal.judge(&run), Verdict::Waiting(_)));
         run.status.last_run_at = Some(Timestamp(6));
+        assert!(matches!(goal.judge(&run), Verdict::Failed(_)), "none has ended well");
+        run.status.succeeded = 1;
         assert!(matches!(goal.judge(&run), Verdict::Reached(_)));
     }
 }

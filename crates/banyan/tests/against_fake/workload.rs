@@ -153,16 +153,18 @@ fn verbs_reach_their_routes() {
 fn a_run_is_waited_for_until_it_ended() {
     let spec = json!({"instance": {"image": "busybox", "restart": "never"}, "mode": {"kind": "cron", "schedule": "@daily"}});
     let state = |phase: &str, ran: &str| json!({"spec": spec, "status": {"phase": phase, "last_run_at": ran, "wanted": 0}});
+    let mut done = state("waiting", "2026-01-02T00:00:00Z");
+    done["status"]["succeeded"] = json!(1);
     let fake = with_web(&[
         state("waiting", "2026-01-01T00:00:00Z"),
         state("waiting", "2026-01-01T00:00:00Z"),
         state("active", "2026-01-02T00:00:00Z"),
-        state("waiting", "2026-01-02T00:00:00Z"),
+        done,
     ]);
     fake.on(&format!("POST {ONE}/run"), vec![ok(workload(state("waiting", "2026-01-01T00:00:00Z")))]);
     let output = fake.run(&["workload", "run", "web"]);
     good(&output);
-    says(&text(&output.stderr), &["active, 0 of 1 ended well", "waiting after"]);
+    says(&text(&output.stderr), &["active, 0 of 1 ended well", "waiting, 1 of 1 ended well after"]);
 }
 
 #[test]
