@@ -121,6 +121,7 @@ impl Local {
             mqtt_listen: LOOPBACK,
             broker: None,
             link_names: names,
+            area: None,
         };
         let zone = ZoneRole::start(zone, token, clock.clone()).await?;
         let node = node_start(args, data, &zone, clock).await?;
@@ -157,6 +158,8 @@ async fn node_start(
         cgroup_parent: args.cgroup_parent.clone(),
         oci_runtime: args.oci_runtime.clone(),
         labels: args.labels.iter().cloned().collect(),
+        places: node::legs::Places::new(),
+        area: None,
         cpu_overcommit: args.cpu_overcommit,
     };
     Ok(NodeRole::start(options, token, clock).await?)

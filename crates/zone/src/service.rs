@@ -7,11 +7,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use link::{ByteStream, Calls, Uplink};
 use model::exchange::{Ask, Revision};
-use model::{Check, ChildId, Desired, Error, Facts, Name, Observed, Result, Timestamp};
+use model::{Area, Check, ChildId, Desired, Error, Facts, Name, Observed, Pulse, Result, Timestamp};
 use tier::inbox::Refused;
 use tier::ledger::Ledger;
 use tier::sync::ChildOwner;
-use tier::{Doors, Leases, ParentConfig, kept};
+use tier::{Doors, Leases, ParentConfig, Way, kept};
 use work::{SharedClock, Wake};
 
 use crate::blobs::Blobs;
@@ -34,11 +34,13 @@ pub struct ZoneConfig {
     pub name: Name,
     pub data: PathBuf,
     pub leases: Leases,
+    /// Where nodes are that do not say so themselves.
+    pub area: Option<Area>,
 }
 
 impl ZoneConfig {
     pub fn new(name: Name, data: PathBuf) -> Self {
-        Self { name, data, leases: Leases::NODES }
+        Self { name, data, leases: Leases::NODES, area: None }
     }
 }
 
@@ -58,6 +60,8 @@ struct Inner {
     uplink: Arc<dyn Uplink>,
     name: Name,
     data: PathBuf,
+    meter: sal::UsageMeter,
+    way_up: Mutex<Way>,
     vitals: Mutex<Vitals>,
     history: Mutex<History>,
     transitions: Mutex<Transitions>,
@@ -74,8 +78,8 @@ impl ZoneService {
         let ledger = Ledger::open(&config.data.join(LEDGER_FILE))?;
         let epoch = ledger.epoch_next()?;
         let kept = Kept::read(&ledger)?;
-        let leases = config.leases;
-        let parent = ParentConfig { leases, ..ParentConfig::over_nodes(config.name.as_str(), epoch) };
+        let (leases, area) = (config.leases, config.area);
+        let parent = ParentConfig { leases, area, ..ParentConfig::over_nodes(config.name.as_str(), epoch) };
         let core = Core::new(config.name.clone(), env!("CARGO_PKG_VERSION"), parent, kept, clock.steady());
         let history = History::load(&config.data.join(HISTORY_FILE)).unwrap_or_else(|error| {
             tracing::warn!(%error, "the history cannot be read; it begins anew");
@@ -92,6 +96,8 @@ impl ZoneService {
             uplink,
             name: config.name,
             data: config.data,
+            meter: sal::UsageMeter::default(),
+            way_up: Mutex::default(),
             vitals: Mutex::default(),
             history: Mutex::new(history),
             transitions: Mutex::default(),
@@ -111,6 +117,12 @@ impl ZoneService {
     /// The tokens with which nodes may join.
     pub fn book(&self) -> Arc<LedgerBook> {
         self.0.book.clone()
+    }
+
+    /// What goes up with a sign of life; whoever holds the certificate adds when it ends.
+    pub fn pulse(&self, certificate_until: Option<Timestamp>) -> Pulse {
+        let usage = self.0.meter.machine_usage(&self.0.data).ok();
+        Pulse { at: self.now(), usage, certificate_until, orphans_removed: 0 }
     }
 
     /// Adds a check to the zone's health.
@@ -206,6 +218,20 @@ impl ZoneService {
 
     pub(crate) fn name(&self) -> &Name {
         &self.0.name
+    }
+
+    /// Takes in how long the way to root is; what the zone says of itself changes only when that did.
+    pub(crate) fn way_up_take(&self) {
+        let Some(took) = self.rtt() else { return };
+        let us = {
+            let mut way = self.0.way_up.lock().unwrap_or_else(PoisonError::into_inner);
+            way.reached(took);
+            way.us()
+        };
+        if let Some(us) = us {
+            self.core().up_us_set(us);
+            self.0.news.wake();
+        }
     }
 
     /// The way to root and back, once it was measured.

@@ -32,10 +32,10 @@ impl ZoneService {
     async fn sample(&self) {
         let mut steps = tokio::time::interval(SAMPLE_EVERY);
         steps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        steps.tick().await;
         loop {
             steps.tick().await;
             self.sample_take();
+            self.way_up_take();
         }
     }
 
@@ -47,6 +47,9 @@ impl ZoneService {
             vitals.retain(|node| core.node_known(node));
             vitals.usages(|node| core.node_alive(node))
         };
+        if usages.is_empty() {
+            return;
+        }
         let mut history = self.history();
         history.take(self.now(), &usages);
         let core = self.core();

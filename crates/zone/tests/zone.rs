@@ -70,6 +70,16 @@ impl World {
         let _ = self.task.await;
     }
 
+    /// Lets time pass as it does, in steps that the zone sees, and hears these nodes meanwhile.
+    async fn pass(&self, ms: i64, wanted: &[Assignment], heard: &[&ChildId]) {
+        for _ in 0..ms / 3_000 {
+            self.clock.advance_ms(3_000);
+            heard.iter().for_each(|node| self.hear(node, |_| {}));
+            let rev = work::Clock::now(&*self.clock).0.unsigned_abs();
+            self.zone.take(from_root(rev, wanted.to_vec())).await.unwrap();
+        }
+    }
+
     async fn ask<T: serde::de::DeserializeOwned>(&self, ask: Ask) -> Result<T> {
         let (mine, theirs) = ByteStream::pair();
         let zone = self.zone.clone();
@@ -174,8 +184,8 @@ async fn after_a_cut_the_old_holder_is_not_believed_and_is_told_to_drop_it() {
     assert_eq!(told.generation, instance.generation);
 
     // The node is cut off for longer than its lease; another one takes over.
-    world.clock.advance_ms(60_000);
     world.zone.observed(&b, observed(&facts_b, 1, vec![])).await.unwrap();
+    world.pass(60_000, std::slice::from_ref(&instance), &[&b]).await;
     let second = until("it is placed again", || {
         let desired = futures::FutureExt::now_or_never(ParentHandler::desired(&world.zone, &b, None))?;
         desired.unwrap().upserts.pop()
@@ -269,7 +279,7 @@ async fn health_tells_the_sick_from_the_sound() {
     for (id, facts) in &nodes {
         world.zone.observed(id, observed(facts, 1, vec![])).await.unwrap();
     }
-    world.clock.advance_ms(60_000);
+    world.pass(60_000, &[], &[&nodes[0].0, &nodes[2].0]).await;
     world.hear(&nodes[0].0, |pulse| pulse.certificate_until = Some(NOON.plus_ms(300 * 86_400_000)));
     for _ in 0..3 {
         world.hear(&nodes[2].0, |pulse| {

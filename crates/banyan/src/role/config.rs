@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use link::{EnrollToken, Parents};
-use model::Name;
 use model::constraint::Labels;
+use model::{Area, Name};
+use node::legs::{Places, places_validate};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use work::{SharedClock, SystemClock};
@@ -53,6 +54,8 @@ struct ZoneFile {
     broker: Option<String>,
     /// Names and addresses under which nodes reach it.
     names: Vec<String>,
+    /// Where on the earth it is, for nodes that do not say so themselves.
+    location: Option<Area>,
 }
 
 /// `banyan node --config FILE`.
@@ -76,6 +79,11 @@ struct NodeFile {
     oci_runtime: Option<PathBuf>,
     #[serde(default)]
     labels: Labels,
+    /// Places to which the way is measured, as host:port by name.
+    #[serde(default)]
+    places: Places,
+    /// Where on the earth it is.
+    location: Option<Area>,
     #[serde(default = "overcommit_default")]
     cpu_overcommit: u64,
 }
@@ -151,6 +159,13 @@ fn token(text: Option<String>) -> anyhow::Result<Option<EnrollToken>> {
     Ok(text.map(|text| text.parse()).transpose()?)
 }
 
+fn location(area: Option<Area>) -> anyhow::Result<Option<Area>> {
+    if let Some(area) = &area {
+        area.validate().map_err(|error| error.at("location"))?;
+    }
+    Ok(area)
+}
+
 /// The names under which a listener is reached; its own loopback is always one of them.
 fn with_loopback(mut names: Vec<String>) -> Vec<String> {
     for name in ["127.0.0.1", "localhost"] {
@@ -193,6 +208,7 @@ pub async fn zone(path: &Path) -> anyhow::Result<()> {
         mqtt_listen: file.mqtt_listen,
         broker: file.broker,
         link_names: with_loopback(file.names),
+        area: location(file.location)?,
     };
     let zone = ZoneRole::start(options, token(file.token)?, clock()).await?;
     note(format!(
@@ -206,6 +222,7 @@ pub async fn zone(path: &Path) -> anyhow::Result<()> {
 
 pub async fn node(path: &Path) -> anyhow::Result<()> {
     let file: NodeFile = read(path)?;
+    places_validate(&file.places)?;
     crate::up::host_check(file.oci_runtime.is_some())?;
     let mut stop = Stop::new()?;
     let options = NodeOptions {
@@ -217,6 +234,8 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
         cgroup_parent: file.cgroup_parent,
         oci_runtime: file.oci_runtime,
         labels: file.labels,
+        places: file.places,
+        area: location(file.location)?,
         cpu_overcommit: file.cpu_overcommit.clamp(1, 100),
     };
     let node = NodeRole::start(options, token(file.token)?, clock()).await?;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use link::{EnrollToken, Parents, RemoteIssuer, Uplink, Wallet};
 use model::constraint::Labels;
-use model::{Bytes, Cpu, Digest, Facts, GpuDevice, Name, Resources, Result, RuntimeKind};
+use model::{Area, Bytes, Cpu, Digest, Facts, GpuDevice, Name, Resources, Result, RuntimeKind};
 use node::layer::{BlobFetch, LayerStore};
+use node::legs::Places;
 use node::{BridgeNetwork, Engine, EngineConfig, NodeService};
 use sal::HostFacts;
 use tokio::task::JoinHandle;
@@ -34,6 +35,10 @@ pub struct NodeOptions {
     pub cgroup_parent: String,
     pub oci_runtime: Option<PathBuf>,
     pub labels: Labels,
+    /// Places to which the way is measured, as `host:port` by name.
+    pub places: Places,
+    /// Where on the earth it is.
+    pub area: Option<Area>,
     /// How many times over the cores are given away; each instance is still held to its own share.
     pub cpu_overcommit: u64,
 }
@@ -66,7 +71,9 @@ impl NodeRole {
         let (running, pulsing) = (service.clone(), service.clone());
         let shown = me.clone();
         uplink.pulse_from(Arc::new(move || pulsing.pulse(shown.until().ok())));
+        let measured = node::legs::measure(service.clone(), uplink.clone(), options.places.clone());
         let tasks = vec![
+            tokio::spawn(measured),
             tokio::spawn(layers_sweep(layers, service.clone())),
             tokio::spawn(async move { running.run().await }),
             tokio::spawn(tier::sync::run(Arc::new(service), uplink)),
@@ -168,7 +175,7 @@ fn facts(options: &NodeOptions, host: &HostFacts) -> Facts {
         gpus: host.gpus.iter().map(|gpu| GpuDevice { model: gpu.model.clone(), free_milli: 1000 }).collect(),
         cordoned: false,
         free: None,
-        area: None,
+        area: options.area,
         legs: std::collections::BTreeMap::new(),
         members: 0,
     }

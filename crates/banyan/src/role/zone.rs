@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use link::{Credentials, EnrollToken, Kind, Parents, RemoteIssuer, TokenBook, Uplink, Wallet};
-use model::{Check, Error, Light, Name, Pulse, Result};
+use model::{Area, Check, Error, Light, Name, Result};
 use tokio::task::JoinHandle;
 use work::SharedClock;
 use zone::{LedgerBook, ZoneConfig, ZoneService};
@@ -26,6 +26,8 @@ pub struct ZoneOptions {
     pub broker: Option<String>,
     /// Names and addresses under which nodes reach this zone.
     pub link_names: Vec<String>,
+    /// Where on the earth it is; nodes that do not say where they are, are here.
+    pub area: Option<Area>,
 }
 
 /// A zone that runs until it is dropped.
@@ -43,12 +45,11 @@ impl ZoneRole {
         sal::folder_private(&options.data)?;
         let me = Wallet::from(credentials(&options.data, &options.root, token, &options.name).await?);
         let uplink: Arc<dyn Uplink> = link::https_uplink(&me, &options.root)?;
-        uplink.pulse_from(pulse_of(&me, &clock));
-        let service = ZoneService::open(
-            ZoneConfig::new(options.name.clone(), options.data.clone()),
-            uplink.clone(),
-            clock.clone(),
-        )?;
+        let mut config = ZoneConfig::new(options.name.clone(), options.data.clone());
+        config.area = options.area;
+        let service = ZoneService::open(config, uplink.clone(), clock.clone())?;
+        let (pulsing, shown) = (service.clone(), me.clone());
+        uplink.pulse_from(Arc::new(move || pulsing.pulse(shown.until().ok())));
         let issuer = Arc::new(RemoteIssuer::new(&me, &options.root)?);
         let listeners = Listeners::start(&options, &me, &issuer, &service, clock.clone()).await?;
         let book = service.book();
@@ -95,12 +96,6 @@ impl Drop for ZoneRole {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
-}
-
-/// What a zone says to root with every beat.
-fn pulse_of(me: &Wallet, clock: &SharedClock) -> link::PulseSource {
-    let (me, clock) = (me.clone(), clock.clone());
-    Arc::new(move || Pulse { at: clock.now(), certificate_until: me.until().ok(), ..Pulse::default() })
 }
 
 /// Whether a role with this data folder has its certificate already.
