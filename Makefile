@@ -2,9 +2,10 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test check sim bench fmt clean
+.PHONY: help up test check sim soak bench fmt clean
 
 SEEDS ?= 1000
+MINUTES ?= 10
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 help: ## this list
@@ -23,6 +24,9 @@ check: ## the quick part of test: formatting, clippy, tidy
 
 sim: ## the simulated cloud under seeded faults; SEEDS=1000 of them
 	cargo run --release --package sim -- --seeds $(SEEDS)
+
+soak: ## a real cloud on hosts of its own under random faults, for MINUTES=10; SEED=s for the same again
+	@exec scripts/soak.sh $(MINUTES) $(SEED)
 
 bench: ## measure, beside the floor and the competition, and print tables
 	@exec scripts/bench.sh

@@ -23,7 +23,8 @@ pub const BRIDGE: &str = "banyan0";
 /// How long a role may take to say that it is up.
 const UP_WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
-/// Left of a full disk, in bytes.
+/// Seconds in which a role that is refused says so.
+const REFUSAL_WAIT: u32 = 20;
 const FILLER: &str = "filler";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,6 +161,10 @@ impl Host {
         self.folder().join("role.toml")
     }
 
+    fn clock(&self) -> PathBuf {
+        self.folder().join("clock")
+    }
+
     fn pid_file(&self) -> PathBuf {
         self.folder().join("role.pid")
     }
@@ -197,8 +202,9 @@ impl Host {
             aside = aside.display(),
         ))?;
         shell.run(&format!(
-            "role() {{ while :; do {binary} {role} --config {config} </dev/null >>{log} 2>&1 & echo $! >{pid}; \
+            "role() {{ while :; do BANYAN_CLOCK_AHEAD={clock} {binary} {role} --config {config} </dev/null >>{log} 2>&1 & echo $! >{pid}; \
              wait $!; [ $? -eq 137 ] && break; sleep 1; done; }}",
+            clock = self.clock().display(),
             binary = self.plan.binary.display(),
             role = self.plan.kind.word(),
             config = self.config().display(),
@@ -341,6 +347,28 @@ impl Host {
             }
         }
         self.role_start()
+    }
+
+    /// Sets the clock of its role so much ahead of the machine's, or back with a negative number.
+    /// Only the clock that the role takes its time from; certificates are looked at by the machine's.
+    pub fn clock_jump(&self, ahead: i64) -> Result<()> {
+        let fresh = self.folder().join("clock.new");
+        std::fs::write(&fresh, ahead.saturating_mul(1_000_000).to_string())?;
+        Ok(std::fs::rename(fresh, self.clock())?)
+    }
+
+    /// Tries to be a role that is expected to be refused: what it said before it ended.
+    pub fn role_try(&self, role: &str, config: &str) -> Result<String> {
+        std::fs::write(self.config(), config)?;
+        let line = format!(
+            "timeout {REFUSAL_WAIT} {} {role} --config {} </dev/null",
+            self.plan.binary.display(),
+            self.config().display()
+        );
+        match self.run(&line) {
+            Ok(said) => bail!("{} was not refused: {said}", self.plan.name),
+            Err(refused) => Ok(format!("{refused:#}")),
+        }
     }
 
     /// Runs a line of shell on the host.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 const CHUNK: usize = 16 * 1024;
 /// Chunks on their way in one direction; more, and the sender waits.
 const CHUNKS_MAX: usize = 256;
+const CONNECT_WAIT: Duration = Duration::from_secs(3);
 
 /// Where the proxy is reached.
 pub enum Side {
@@ -84,8 +85,8 @@ async fn serve(listener: TcpListener, target: SocketAddr, delay: Duration) -> Re
     loop {
         let (near, _) = listener.accept().await?;
         tokio::spawn(async move {
-            // Who cannot be reached is told by the end of the connection.
-            if let Ok(far) = TcpStream::connect(target).await {
+            // That nobody is there is told by the end of the connection.
+            if let Ok(Ok(far)) = tokio::time::timeout(CONNECT_WAIT, TcpStream::connect(target)).await {
                 join(near, far, delay).await;
             }
         });

@@ -24,7 +24,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        Timestamp(jiff::Timestamp::now().as_microsecond())
+        Timestamp(jiff::Timestamp::now().as_microsecond() + ahead_us())
     }
 
     fn steady(&self) -> Timestamp {
@@ -32,6 +32,21 @@ impl Clock for SystemClock {
         let (wall, instant) = &*START;
         Timestamp(wall.0.saturating_add(i64::try_from(instant.elapsed().as_micros()).unwrap_or(i64::MAX)))
     }
+}
+
+/// How far the clock is wrong on purpose: the microseconds in the file that `BANYAN_CLOCK_AHEAD` names, read each
+/// time. For tests of clocks that jump, so not in a release build.
+#[cfg(debug_assertions)]
+fn ahead_us() -> i64 {
+    static FILE: std::sync::LazyLock<Option<std::ffi::OsString>> =
+        std::sync::LazyLock::new(|| std::env::var_os("BANYAN_CLOCK_AHEAD"));
+    let text = FILE.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(not(debug_assertions))]
+const fn ahead_us() -> i64 {
+    0
 }
 
 /// A clock that stands until it is moved; for tests and simulation.

@@ -1,6 +1,9 @@
 //! A node's process dies, a node's host dies, root is away meanwhile.
 
-use model::Phase;
+use std::time::Duration;
+
+use bed::NodeSettings;
+use model::{LossPolicy, Phase};
 
 use crate::{WAIT, calm, run, seen, sleeper, small};
 
@@ -46,4 +49,78 @@ fn a_dead_host_is_replaced_inside_its_zone_while_root_is_away() {
     bed.host(first.as_str()).unwrap().restart().unwrap();
     calm(&bed);
     assert_eq!(bed.runs_on(id), [other]);
+}
+
+#[test]
+fn an_instance_that_waits_for_its_host_goes_on_there() {
+    let bed = small(&["e1", "e2"]);
+    let mut spec = sleeper();
+    spec.lost = LossPolicy::Wait;
+    let before = run(&bed, "web", spec);
+    let (id, node) = (before.id.as_str(), before.node.clone().unwrap());
+    bed.host(node.as_str()).unwrap().power_off().unwrap();
+    seen(&bed, "web", "it is seen as lost", |seen| seen.phase == Phase::Lost);
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(bed.runs_on(id).is_empty(), "nobody else takes it");
+    bed.host(node.as_str()).unwrap().restart().unwrap();
+    let after = seen(&bed, "web", "it runs again", |seen| seen.phase == Phase::Running);
+    assert_eq!(after.node, Some(node));
+    calm(&bed);
+}
+
+#[test]
+fn a_full_disk_is_survived() {
+    let bed = small(&["e1"]);
+    run(&bed, "web", sleeper());
+    for name in ["e1", "east", "root"] {
+        let host = bed.host(name).unwrap();
+        host.fill_disk().unwrap();
+        // Root refuses what it cannot keep; the others are asked for what they cannot do.
+        let made = bed.create(&format!("more-{name}"), sleeper());
+        assert_eq!(made.is_ok(), name != "root", "{made:?}");
+        std::thread::sleep(Duration::from_secs(2));
+        host.free_disk().unwrap();
+        calm(&bed);
+    }
+    run(&bed, "last", sleeper());
+    calm(&bed);
+}
+
+#[test]
+fn clocks_that_jump_are_survived() {
+    let bed = small(&["e1", "e2"]);
+    let before = run(&bed, "web", sleeper());
+    let (id, node) = (before.id.as_str(), before.node.clone().unwrap());
+    for (host, ahead) in
+        [("e1", 3600), ("e1", -3600), ("east", 3600), ("east", -3600), ("root", 3600), ("root", 0)]
+    {
+        bed.host(host).unwrap().clock_jump(ahead).unwrap();
+        let name = format!("{host}{}", ahead.abs() + i64::from(ahead > 0));
+        run(&bed, &name, sleeper());
+        bed.delete(&name).unwrap();
+    }
+    calm(&bed);
+    assert_eq!(bed.runs_on(id), [node.as_str()], "it was never moved");
+    assert_eq!(bed.instance("web").unwrap().generation, before.generation);
+}
+
+#[test]
+fn a_certificate_does_not_speak_for_another_node() {
+    let mut bed = small(&["e1"]);
+    let before = run(&bed, "web", sleeper());
+    let thief = bed.bare("thief").unwrap();
+    // The identity of e1, under another name and on another host.
+    std::fs::create_dir_all(thief.data_seen()).unwrap();
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(bed.host("e1").unwrap().data_seen().join("identity"))
+        .arg(thief.data_seen())
+        .status();
+    assert!(copied.unwrap().success());
+    let config = bed.node_config("east", "e9", &thief, "", &NodeSettings::default()).unwrap();
+    let config = config.replace("token = \"\"\n", "");
+    let said = thief.role_try("node", &config).unwrap();
+    assert!(said.contains("e1"), "{said}");
+    assert_eq!(bed.runs_on(before.id.as_str()), ["e1"]);
+    calm(&bed);
 }

@@ -1,5 +1,6 @@
 //! A zone is lost and found again.
 
+use api::EnrolRole;
 use bed::NodeSettings;
 use model::Phase;
 
@@ -27,5 +28,50 @@ fn a_lost_zone_gives_its_instances_to_another_and_drops_them_when_it_is_back() {
     bed.heal().unwrap();
     bed.until("the zone drops what is no longer its own", WAIT, || (bed.runs_on(id) == ["w1"]).then_some(()))
         .unwrap();
+    calm(&bed);
+}
+
+#[test]
+fn a_zone_keeps_every_promise_while_root_is_away() {
+    let bed = small(&["e1", "e2"]);
+    let before = run(&bed, "web", sleeper());
+    let (id, first) = (before.id.as_str(), before.node.clone().unwrap());
+    let other = if first.as_str() == "e1" { "e2" } else { "e1" };
+    bed.host("root").unwrap().kill9().unwrap();
+
+    // Its process ends: it is started again where it is.
+    let old = bed.reality()[first.as_str()][id].pids.clone();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(old[0]).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    bed.until("it is started again", WAIT, || {
+        let held = bed.reality()[first.as_str()].get(id).cloned().unwrap_or_default();
+        (held.runs() && held.pids.iter().all(|pid| !old.contains(pid))).then_some(())
+    })
+    .unwrap();
+
+    // The zone's own process ends, and then the node's host: it comes up by itself and finds another node.
+    let zone = bed.host("east").unwrap();
+    zone.kill9().unwrap();
+    zone.restart().unwrap();
+    zone.up_wait().unwrap();
+    bed.host(first.as_str()).unwrap().power_off().unwrap();
+    bed.until("it runs on the other host", WAIT, || (bed.runs_on(id) == [other]).then_some(())).unwrap();
+
+    bed.host("root").unwrap().restart().unwrap();
+    seen(&bed, "web", "root sees the truth", |seen| {
+        seen.phase == Phase::Running && seen.node.as_ref().is_some_and(|node| node.as_str() == other)
+    });
+    bed.host(first.as_str()).unwrap().restart().unwrap();
+    calm(&bed);
+}
+
+#[test]
+fn a_second_zone_of_the_same_name_is_refused() {
+    let mut bed = small(&["e1"]);
+    run(&bed, "web", sleeper());
+    let other = bed.bare("other").unwrap();
+    let token = bed.enrol(EnrolRole::Zone, None).unwrap();
+    let said = other.role_try("zone", &bed.zone_config("east", &other, &token).unwrap()).unwrap();
+    assert!(said.contains("east") && said.contains("already"), "{said}");
     calm(&bed);
 }
