@@ -182,9 +182,20 @@ impl Bed {
 
     /// A host with a node of a zone on it, joined by a token; waits until its zone and root see it.
     pub fn node(&mut self, zone: &str, name: &str, settings: &NodeSettings) -> Result<Arc<Host>> {
-        let host = self.host_add(name, Kind::Node)?;
         let token = self.enrol(EnrolRole::Node, Some(zone))?;
-        host.role_begin(&self.node_config(zone, name, &host, &token, settings)?)?;
+        self.node_with(zone, name, &token, settings)
+    }
+
+    /// As [`Bed::node`], with a token that was asked for before.
+    pub fn node_with(
+        &mut self,
+        zone: &str,
+        name: &str,
+        token: &str,
+        settings: &NodeSettings,
+    ) -> Result<Arc<Host>> {
+        let host = self.host_add(name, Kind::Node)?;
+        host.role_begin(&self.node_config(zone, name, &host, token, settings)?)?;
         self.until(&format!("node {name} is seen"), JOIN_WAIT, || {
             let node = self.ask(|client| async move { client.node_get(name).await }).ok()?;
             node.alive.then_some(())

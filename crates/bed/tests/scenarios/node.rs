@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bed::NodeSettings;
+use api::EnrolRole;
+use bed::{Bed, NodeSettings};
 use model::{LossPolicy, Phase};
 
 use crate::{WAIT, calm, run, seen, sleeper, small};
@@ -105,22 +106,22 @@ fn clocks_that_jump_are_survived() {
 }
 
 #[test]
-fn a_certificate_does_not_speak_for_another_node() {
-    let mut bed = small(&["e1"]);
-    let before = run(&bed, "web", sleeper());
-    let thief = bed.bare("thief").unwrap();
-    // The identity of e1, under another name and on another host.
-    std::fs::create_dir_all(thief.data_seen()).unwrap();
-    let copied = std::process::Command::new("cp")
-        .arg("-a")
-        .arg(bed.host("e1").unwrap().data_seen().join("identity"))
-        .arg(thief.data_seen())
-        .status();
-    assert!(copied.unwrap().success());
-    let config = bed.node_config("east", "e9", &thief, "", &NodeSettings::default()).unwrap();
-    let config = config.replace("token = \"\"\n", "");
-    let said = thief.role_try("node", &config).unwrap();
-    assert!(said.contains("e1"), "{said}");
-    assert_eq!(bed.runs_on(before.id.as_str()), ["e1"]);
+fn a_token_that_was_used_or_made_up_is_refused() {
+    let mut bed = small(&[]);
+    let stranger = bed.bare("stranger").unwrap();
+    let token = bed.enrol(EnrolRole::Node, Some("east")).unwrap();
+    let refused = |bed: &Bed, token: &str| {
+        let config = bed.node_config("east", "e9", &stranger, token, &NodeSettings::default()).unwrap();
+        let said = stranger.role_try("node", &config).unwrap();
+        assert!(said.contains("token"), "{said}");
+        assert!(!stranger.data_seen().join("identity").exists(), "nothing is kept");
+    };
+    let mut forged = token.clone().into_bytes();
+    let middle = forged.len() / 2;
+    forged[middle] = if forged[middle] == b'A' { b'B' } else { b'A' };
+    refused(&bed, &String::from_utf8(forged).unwrap());
+    bed.node_with("east", "e1", &token, &NodeSettings::default()).unwrap();
+    refused(&bed, &token);
+    run(&bed, "web", sleeper());
     calm(&bed);
 }

@@ -16,6 +16,7 @@ use rand::{Rng, SeedableRng};
 use crate::{report, sleeper};
 
 const CALM_WAIT: Duration = Duration::from_secs(180);
+const CALM_STAYS: Duration = Duration::from_secs(25);
 const INSTANCES_MAX: usize = 24;
 const WORKLOADS_MAX: usize = 3;
 const REPLICAS_MAX: u32 = 6;
@@ -32,6 +33,8 @@ enum Trouble {
     Off,
     Frozen,
     Full,
+    /// Its clock is wrong.
+    Clock,
 }
 
 struct Soak {
@@ -118,9 +121,16 @@ impl Soak {
         self.bed.heal()?;
         self.note("heal", "all faults are over");
         let healed = Instant::now();
-        let calm = self.bed.settle(CALM_WAIT).and_then(|()| self.workloads_check());
+        self.bed.settle(CALM_WAIT)?;
+        self.workloads_check()?;
         self.note("calm", &format!("after {:.1} s", healed.elapsed().as_secs_f64()));
-        calm
+        // Longer than any lease: what was only not noticed yet shows itself.
+        std::thread::sleep(CALM_STAYS);
+        self.bed.settle(CALM_WAIT)?;
+        let moved = self.bed.reality();
+        std::thread::sleep(Duration::from_secs(1));
+        ensure!(moved == self.bed.reality(), "it does not come to rest");
+        Ok(())
     }
 
     fn workloads_check(&self) -> Result<()> {
@@ -148,6 +158,7 @@ impl Soak {
                 Trouble::Killed | Trouble::Off => host.restart()?,
                 Trouble::Frozen => host.thaw()?,
                 Trouble::Full => host.free_disk()?,
+                Trouble::Clock => host.clock_jump(0)?,
             }
             self.troubles.remove(&name);
             self.note("repair", &format!("{name} was {trouble:?}"));
@@ -203,7 +214,8 @@ impl Soak {
         if self.troubles.contains_key(host.name()) {
             return Ok(());
         }
-        let (trouble, range) = match self.rng.random_range(0..10) {
+        let (trouble, range) = match self.rng.random_range(0..11) {
+            10 => (Trouble::Clock, 1..25),
             0..4 => (Trouble::Killed, 0..5),
             4..7 => (Trouble::Off, 1..30),
             7..9 => (Trouble::Frozen, 1..25),
@@ -216,6 +228,7 @@ impl Soak {
             Trouble::Off => host.power_off()?,
             Trouble::Frozen => host.freeze()?,
             Trouble::Full => host.fill_disk()?,
+            Trouble::Clock => host.clock_jump(self.rng.random_range(-7200..7200))?,
         }
         let until = self.seconds(range);
         self.note("host", &format!("{} {trouble:?}{}", host.name(), if silent { ", silently" } else { "" }));
