@@ -215,7 +215,7 @@ impl Soak {
             return Ok(());
         }
         let (trouble, range) = match self.rng.random_range(0..11) {
-            10 => (Trouble::Clock, 1..25),
+            9 => (Trouble::Clock, 1..25),
             0..4 => (Trouble::Killed, 0..5),
             4..7 => (Trouble::Off, 1..30),
             7..9 => (Trouble::Frozen, 1..25),
