@@ -228,11 +228,12 @@ async fn empty(session: &Session, one: &One, mode: PlaceMode, drain: &Draining) 
     let name = resolve(session, &one.node).await?;
     let node = client.node_mode(&name, mode, drain.force).await.map_err(missing)?;
     let id = node.id.as_str();
-    place::drained(&format!("node {}", node.name), drain, || async move {
+    let look = || async move {
         let node = client.node_get(id).await?;
         Ok(Left { instances: node.instances, why: node.left, mode: node.mode })
-    })
-    .await
+    };
+    let pinned = || place::pinned(session, "node", node.name.as_str());
+    place::drained(&format!("node {}", node.name), drain, look, pinned).await
 }
 
 /// Measured ways, there and back.

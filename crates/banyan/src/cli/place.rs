@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use api::ListQuery;
 use clap::Args;
 use model::{ErrorKind, PlaceMode, Sample, Timestamp};
 
@@ -12,11 +13,13 @@ use crate::failure::{Failure, Result};
 use crate::output::progress::Progress;
 use crate::output::text::{clock, now, size};
 use crate::output::{self, Format, data, note};
-use crate::session::Session;
+use crate::session::{Session, all};
 use crate::terminal;
 
 /// How often it is asked how far a drain is.
 const DRAIN_POLL: Duration = Duration::from_millis(500);
+/// With every so many of these it is asked whether only pinned instances are left.
+const PINNED_POLLS: u32 = 4;
 /// Points of a line of blocks.
 const SPARK_WIDTH: usize = 60;
 /// Rows of the table of a history; more samples are averaged.
@@ -80,10 +83,28 @@ impl Left {
     }
 }
 
-/// Waits until nothing is left; `what` is as in `node n1`, `look` asks how far it is.
-pub async fn drained<F>(what: &str, args: &Draining, look: impl Fn() -> F) -> Result<()>
+/// How many of the instances that this filter finds are pinned to a node, and never move.
+pub async fn pinned(session: &Session, filter: &str, value: &str) -> Result<u64> {
+    let client = session.client.with_tenant("*");
+    let query = ListQuery::new().with(filter, value);
+    let found = all(query, None, |query| {
+        let client = client.clone();
+        async move { client.instance_list(&query).await }
+    })
+    .await?;
+    Ok(found.iter().filter(|instance| instance.spec.constraints.node.is_some()).count() as u64)
+}
+
+/// Waits until nothing is left but what is `pinned`; `what` is as in `node n1`, `look` asks how far it is.
+pub async fn drained<F, P>(
+    what: &str,
+    args: &Draining,
+    look: impl Fn() -> F,
+    pinned: impl Fn() -> P,
+) -> Result<()>
 where
     F: Future<Output = model::Result<Left>>,
+    P: Future<Output = Result<u64>>,
 {
     if args.no_wait {
         note(format!("{what}: drains; see how far with: banyan {what_get}", what_get = get_words(what)));
@@ -91,6 +112,7 @@ where
     }
     let deadline = Instant::now() + args.timeout;
     let mut progress = Progress::new(what);
+    let mut polls: u32 = 0;
     loop {
         let left = match look().await {
             Ok(left) => left,
@@ -108,6 +130,11 @@ where
         if !left.mode.empties() {
             progress.clear();
             return Err(Failure::new(format!("{what} was opened again; {}", left.says())));
+        }
+        polls += 1;
+        if polls.is_multiple_of(PINNED_POLLS) && pinned().await? == left.instances {
+            progress.done(&format!("empty but for {} pinned to a node there", left.instances));
+            return Ok(());
         }
         progress.now(&left.says());
         if Instant::now() >= deadline {

@@ -157,13 +157,14 @@ async fn empty(session: &Session, one: &One, mode: PlaceMode, drain: &Draining) 
     let client = &session.client;
     let zone = client.zone_mode(&one.zone, mode, drain.force).await.map_err(missing)?;
     let id = zone.id.as_str();
-    place::drained(&format!("zone {}", zone.name), drain, || async move {
+    let look = || async move {
         let details = client.zone_get(id).await?.details;
         let details = details
             .ok_or_else(|| model::Error::new(ErrorKind::Forbidden, "only operators see what is in a zone"))?;
         Ok(Left { instances: details.instances, why: details.left, mode: details.mode })
-    })
-    .await
+    };
+    let pinned = || place::pinned(session, "zone", zone.name.as_str());
+    place::drained(&format!("zone {}", zone.name), drain, look, pinned).await
 }
 
 fn show(session: &Session, zone: &Zone) -> Result<()> {

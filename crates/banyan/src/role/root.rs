@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use link::limits::CERT_VALID;
-use link::{Ca, Children, Desk, EnrollToken, HttpsParent, HttpsParentConfig, Identity, Kind};
+use link::{Ca, Children, Credentials, Desk, EnrollToken, HttpsParent, HttpsParentConfig, Identity, Kind};
 use model::{Error, Name, Result};
 use root::auth::MasterKey;
 use root::duty::Duties;
@@ -132,6 +132,11 @@ async fn link_start(
     tree.join_with(ca.fingerprint());
     let book = Arc::new(StoreBook::new(tree.clone()));
     let server = ca.issue_fresh(Identity::new(Kind::Server, "root"), &options.link_names, CERT_VALID)?;
+    let ca_itself = Credentials { cert: server.ca.clone(), ..server.clone() };
+    tree.certificates_set(vec![
+        ("the certificate of the CA".to_owned(), ca_itself.validity()?.1),
+        ("the certificate of this server".to_owned(), server.validity()?.1),
+    ]);
     let parent = HttpsParentConfig {
         listen: options.link_listen,
         server,

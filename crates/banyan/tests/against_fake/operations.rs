@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fake::{Fake, missing, ok, page, refused};
+use crate::fake::{Fake, instance, missing, ok, page, refused};
 use crate::{says, text};
 
 fn facts(labels: &Value) -> Value {
@@ -62,6 +62,18 @@ fn a_drain_that_does_not_end_says_why_and_what_to_do() {
     says(&text(&output.stderr), &["not empty after", "log is pinned to this node", "--force"]);
     fake.on(&format!("GET {ONE}"), vec![ok(node(json!({"mode": "open"})))]);
     says(&text(&fake.run(&["node", "drain", "n1"]).stderr), &["was opened again"]);
+}
+
+#[test]
+fn a_drain_is_done_when_only_what_is_pinned_is_left() {
+    let fake = Fake::new();
+    fake.on("POST /v1/nodes/n1/mode", vec![ok(node(json!({"mode": "draining"})))]);
+    fake.on(&format!("GET {ONE}"), vec![ok(node(json!({"mode": "draining", "instances": 1})))]);
+    let pinned = json!({"spec": {"image": "busybox", "constraints": {"node": "n1"}}});
+    fake.on("GET /v1/instances", vec![page(json!([instance(pinned)]))]);
+    let output = fake.run(&["node", "drain", "n1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    says(&text(&output.stderr), &["empty but for 1 pinned"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod health;
 mod images;
 mod limits;
 mod network;
+mod operations;
 mod room;
 mod tenants;
 mod tour;

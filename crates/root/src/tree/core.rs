@@ -75,7 +75,7 @@ impl Core {
     /// A zone as its record says it is.
     pub fn zone_take(&mut self, zone: &ZoneRecord, now: Timestamp) {
         self.zone_add(&zone.id, zone.facts.clone(), now);
-        self.parent.mode_set(&(&zone.id).into(), zone.mode, false);
+        self.parent.mode_set(&(&zone.id).into(), zone.mode, zone.forced);
     }
 
     /// It was removed for good: what it held looks for another place.
