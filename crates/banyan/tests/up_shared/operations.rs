@@ -12,7 +12,7 @@ fn a_node_is_labelled_drained_and_looked_at() {
     cloud.create("fast", &["--node-label", "disk=ssd"], "sleep 100000");
     cloud.good(&["node", "label", "solo", "rack-"]);
     let shown = cloud.good(&["node", "get", "solo"]);
-    says(&shown, &["disk=ssd", "alive", "certificate"]);
+    says(&shown, &["disk=ssd", "alive"]);
     assert!(!shown.contains("rack=4"), "{shown}");
 
     // There is nowhere to go, so the drain says so, and nothing is stopped for it.
@@ -30,6 +30,11 @@ fn a_node_is_labelled_drained_and_looked_at() {
     cloud.good(&["zone", "uncordon", "local"]);
     cloud.wait("late", "placed", |i| i["phase"] == "running");
 
+    until("a beat of the node said how it is", || {
+        let node = cloud.json(&["node", "get", "solo"]);
+        (node["certificate_until"].is_string() && node["usage"].is_object()).then_some(())
+    });
+    says(&cloud.good(&["node", "get", "solo"]), &["certificate:", "in use:"]);
     until("the node has a history", || {
         let samples = cloud.json(&["node", "history", "solo"]);
         samples
