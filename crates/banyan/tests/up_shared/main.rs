@@ -13,3 +13,4 @@ mod operations;
 mod room;
 mod tenants;
 mod tour;
+mod workload;

@@ -26,6 +26,7 @@ pub fn describe(instance: &Instance, wide: bool) -> Vec<(String, String)> {
     let mut page = vec![
         pair("name", &instance.name),
         pair("id", &instance.id),
+        pair_some("workload", instance.workload.as_ref()),
         pair("phase", state(instance)),
         pair_some("address", instance.address),
         pair_some("zone", instance.zone.as_ref()),

@@ -48,8 +48,11 @@ fn some<T: ToString>(value: &Option<T>) -> String {
     value.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-pub const COLUMNS: [Column<Instance>; 14] = [
+const WORKLOAD: &str = "WORKLOAD";
+
+const COLUMNS: [Column<Instance>; 15] = [
     Column::new("NAME", |i| i.name.to_string()),
+    Column::new(WORKLOAD, |i| some(&i.workload)),
     Column::new("PHASE", status),
     Column::new("ADDRESS", |i| some(&i.address)),
     Column::new("NODE", |i| some(&i.node)),
@@ -89,5 +92,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         note("No instances. Make one with: banyan instance create NAME --image busybox -- sleep 1000");
         return Ok(());
     }
-    output::list(session.format, &instances, &COLUMNS)
+    // Who has no workloads need not see that column.
+    let owned = instances.iter().any(|instance| instance.workload.is_some());
+    let columns: Vec<_> = COLUMNS.into_iter().filter(|column| owned || column.header != WORKLOAD).collect();
+    output::list(session.format, &instances, &columns)
 }
