@@ -23,8 +23,14 @@ cd "$dir" || exit 1
 finish() { cd /; rm -rf "$dir"; exit; }
 "$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$dir/log" 2>&1 \
   || { tail -n 3 "$dir/log" | tr '\n' ' '; echo; finish; }
-"$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync="$3" -c max_connections=100 \
-  -c shared_buffers=16MB </dev/null >>"$dir/log" 2>&1 &
+cat >>"$dir/data/postgresql.conf" <<EOF
+unix_socket_directories = '$dir'
+listen_addresses = ''
+fsync = $3
+max_connections = 100
+shared_buffers = 16MB
+EOF
+"$bin/postgres" -D "$dir/data" </dev/null >>"$dir/log" 2>&1 &
 server=$!
 until "$bin/pg_isready" -q -h "$dir"; do
   kill -0 $server 2>/dev/null || { tail -n 3 "$dir/log" | tr '\n' ' '; echo; finish; }
@@ -32,7 +38,7 @@ until "$bin/pg_isready" -q -h "$dir"; do
 done
 echo ready
 cat >/dev/null
-kill -QUIT $server
+"$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1
 wait $server
 finish
 "#;
@@ -66,12 +72,11 @@ impl Postgres {
         command.args(["-c", SUPERVISOR, "sh"]).arg(&binaries).arg(&directory);
         command.arg(if durable { "on" } else { "off" });
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
-        // PostgreSQL refuses to run as root.
         if is_root()? {
             let (uid, gid) = postgres_user()?;
             chown(&directory, Some(uid), Some(gid))?;
-            command.uid(uid).gid(gid);
         }
+        as_postgres(&mut command)?;
         let mut supervisor = command.spawn()?;
         let mut line = String::new();
         let stdout = supervisor.stdout.take().expect("stdout is piped");
@@ -80,6 +85,27 @@ impl Postgres {
         match line.trim() {
             "ready" => Ok(server),
             reason => Err(Error::other(format!("PostgreSQL did not start: {reason}"))),
+        }
+    }
+
+    /// Takes the server away as a crash does, until [`Postgres::up`].
+    pub fn down(&self) -> Result<()> {
+        self.control(&["-m", "immediate", "stop"])
+    }
+
+    pub fn up(&self) -> Result<()> {
+        let log = self.directory.join("log");
+        self.control(&["-w", "-l", &log.to_string_lossy(), "start"])
+    }
+
+    fn control(&self, words: &[&str]) -> Result<()> {
+        let mut command = Command::new(self.binaries.join("pg_ctl"));
+        command.arg("-D").arg(self.directory.join("data")).args(words).current_dir(&self.directory);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        as_postgres(&mut command)?;
+        match command.status()?.success() {
+            true => Ok(()),
+            false => Err(Error::other(format!("pg_ctl {words:?} failed"))),
         }
     }
 
@@ -121,6 +147,15 @@ fn directory_make() -> Result<PathBuf> {
     let directory = std::env::temp_dir().join(name);
     std::fs::create_dir(&directory)?;
     Ok(directory)
+}
+
+/// PostgreSQL refuses to run as root.
+fn as_postgres(command: &mut Command) -> Result<()> {
+    if is_root()? {
+        let (uid, gid) = postgres_user()?;
+        command.uid(uid).gid(gid);
+    }
+    Ok(())
 }
 
 fn is_root() -> Result<bool> {
