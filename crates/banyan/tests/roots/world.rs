@@ -16,7 +16,7 @@ use crate::support::{self, Cloud, text, until, wait_async};
 pub struct Role {
     name: String,
     role: &'static str,
-    command: Box<dyn Fn() -> Command>,
+    command: Box<dyn Fn() -> Command + Send + Sync>,
     log: PathBuf,
     process: Option<Child>,
 }

@@ -8,6 +8,7 @@ use store::Txn;
 
 use super::TreeService;
 use super::relay::not_here;
+use crate::duty;
 use crate::tables::{ZoneRecord, encode, kind};
 
 impl ParentHandler for TreeService {
@@ -67,6 +68,13 @@ impl ParentHandler for TreeService {
             core.zone_add(&zone, None, now);
         }
         core.zone_heard(child, now);
+    }
+
+    fn holds(&self) -> std::result::Result<(), Option<String>> {
+        match self.seat() {
+            Some(_) => Ok(()),
+            None => Err(self.0.peers.duties().holder(duty::TREE).map(|holder| holder.link_url.clone())),
+        }
     }
 
     fn blob(&self, _child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>> {
