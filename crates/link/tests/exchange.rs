@@ -5,7 +5,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{Heard, Parent, Transport, Zone, desired_next, node, observed, patiently, world};
-use link::{ByteStream, Down, Frame, Uplink};
+use link::{ByteStream, Down, Frame, RemoteIssuer, Uplink, certify};
 use model::exchange::{Ask, Revision};
 use model::{Digest, ErrorKind, InstanceId, Pulse};
 use sha2::{Digest as _, Sha256};
@@ -33,7 +33,8 @@ all!(
     a_call_to_nobody_fails_at_once,
     a_stream_of_another_child_is_not_found,
     a_blob_comes_whole_or_not_at_all,
-    a_removed_child_is_refused,
+    a_removed_child_is_sent_away_and_never_let_in_again,
+    a_set_of_many_pages_arrives_whole,
 );
 
 async fn desired_is_delivered_and_never_twice(transport: Transport) {
@@ -229,9 +230,36 @@ async fn a_blob_comes_whole_or_not_at_all(transport: Transport) {
     assert_eq!(world.uplink.blob(&missing, &mut Vec::new()).await.unwrap_err().kind, ErrorKind::NotFound);
 }
 
-async fn a_removed_child_is_refused(transport: Transport) {
+async fn a_removed_child_is_sent_away_and_never_let_in_again(transport: Transport) {
     let world = world(transport).await;
+    desired_next(&*world.uplink).await;
+    let issuer = RemoteIssuer::new(&world.credentials, &world.zone.url()).unwrap();
+    let renew = || certify(&issuer, world.credentials.identity.clone(), Vec::new());
+    renew().await.unwrap();
     world.zone.handler.removed.lock().unwrap().push(world.child.clone());
+    world.zone.calls.kick(&world.child);
+    world.zone.handler.wait(Heard::Link(world.child.clone(), false)).await;
+    assert!(world.uplink.push(observed(1)).await.is_err());
+    if transport != Transport::Mosquitto {
+        patiently("lost", async { while !matches!(world.uplink.next().await, Down::Lost) {} }).await;
+        assert!(common::stays_down(&*world.uplink).await);
+    }
     let error = world.uplink.blob(&Digest::from_sha256(&[8; 32]), &mut Vec::new()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Forbidden);
+    assert_eq!(renew().await.unwrap_err().kind, ErrorKind::Forbidden);
+    assert_eq!(world.zone.calls.call(&world.child, Ask::Nodes).await.unwrap_err().kind, ErrorKind::Unavailable);
+}
+
+/// Each page is asked for as soon as the one before is taken.
+async fn a_set_of_many_pages_arrives_whole(transport: Transport) {
+    let world = world(transport).await;
+    desired_next(&*world.uplink).await;
+    for rev in 2..=40 {
+        world.zone.handler.change();
+        assert_eq!(desired_next(&*world.uplink).await.at.rev, rev);
+        let mut page = observed(rev);
+        page.set.more = rev < 40;
+        page.set.removes = (0..20_000).map(|n| InstanceId::from_random(n)).collect();
+        assert_eq!(world.uplink.push(page).await.unwrap().have, Some(Revision { epoch: 1, rev }));
+    }
 }

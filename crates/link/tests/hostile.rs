@@ -332,3 +332,151 @@ async fn changes_are_coalesced_for_a_slow_child() {
         assert!(sets < 20, "{sets} sets before the last over {transport:?}");
     }
 }
+
+/// A child that writes its messages by hand.
+struct Raw {
+    me: String,
+    client: AsyncClient,
+    /// Topic and content of what came down.
+    down: tokio::sync::mpsc::UnboundedReceiver<(String, serde_json::Value)>,
+    polling: tokio::task::JoinHandle<()>,
+}
+
+impl Raw {
+    async fn connect(world: &World, n: u128) -> Self {
+        let credentials = node(&world.ca, n);
+        let me = credentials.identity.id.clone();
+        let (client, mut events) = AsyncClient::builder(mqtt(world, &me, &credentials, true)).capacity(16).build();
+        let (tell, down) = tokio::sync::mpsc::unbounded_channel();
+        let polling = tokio::spawn(async move {
+            while let Ok(event) = events.poll().await {
+                if let Event::Incoming(Incoming::Publish(publish)) = event {
+                    let topic = String::from_utf8_lossy(&publish.topic).into_owned();
+                    let _ = tell.send((topic, serde_json::from_slice(&publish.payload).unwrap()));
+                }
+            }
+        });
+        let notice =
+            client.subscribe_tracked(format!("banyan/v1/{me}/down/+"), QoS::AtLeastOnce).await.unwrap();
+        patiently("subscribed", notice.wait_async()).await.unwrap();
+        Self { me, client, down, polling }
+    }
+
+    async fn say(&self, leaf: &str, body: serde_json::Value) -> PubAckReason {
+        let topic = format!("banyan/v1/{}/up/{leaf}", self.me);
+        self.publish(topic, body).await
+    }
+
+    async fn publish(&self, topic: String, body: serde_json::Value) -> PubAckReason {
+        let body = serde_json::to_vec(&body).unwrap();
+        let notice = self.client.publish_tracked(topic, body, PublishOptions::at_least_once()).await.unwrap();
+        match patiently("an ack", notice.wait_async()).await.unwrap() {
+            PublishResult::Qos1(ack) => ack.reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn hears(&mut self, leaf: &str) -> serde_json::Value {
+        let wanted = format!("banyan/v1/{}/down/{leaf}", self.me);
+        patiently(leaf, async {
+            loop {
+                let (topic, body) = self.down.recv().await.unwrap();
+                if topic == wanted {
+                    return body;
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        self.polling.abort();
+    }
+}
+
+/// Messages of a connection that is over, and messages that come twice, change nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_and_repeated_messages_do_nothing() {
+    use serde_json::json;
+    for transport in [Transport::Mqtt, Transport::Mosquitto] {
+        let world = world(transport).await;
+        let mut raw = Raw::connect(&world, 5).await;
+        let child = model::ChildId::from(raw.me.as_str());
+        let pulse = json!({ "at": "2026-01-01T00:00:00Z", "orphans_removed": 0 });
+        let beat = |conn: u64, wait: serde_json::Value| json!({ "conn": conn, "wait": wait, "pulse": pulse });
+        let report = |conn: u64, seq: u64| json!({ "conn": conn, "seq": seq, "observed": observed(seq) });
+        raw.say("beat", beat(1, json!(null))).await;
+        assert_eq!(raw.hears("welcome").await["conn"], 1);
+        raw.say("beat", beat(2, json!(null))).await;
+        assert_eq!(raw.hears("welcome").await["conn"], 2);
+        // The first connection speaks on, too late.
+        raw.say("beat", beat(1, json!({ "seq": 9, "have": null }))).await;
+        raw.say("have", json!({ "conn": 1, "wait": { "seq": 10, "have": null } })).await;
+        raw.say("observed", report(1, 11)).await;
+        raw.say("gone", json!({ "conn": 1 })).await;
+        // The second asks twice and reports twice.
+        for _ in 0..2 {
+            raw.say("have", json!({ "conn": 2, "wait": { "seq": 1, "have": null } })).await;
+        }
+        let answer = raw.hears("desired").await;
+        assert_eq!((&answer["conn"], &answer["seq"]), (&json!(2), &json!(1)), "{transport:?}");
+        for _ in 0..2 {
+            raw.say("observed", report(2, 3)).await;
+            let ack = raw.hears("ack").await;
+            assert_eq!((&ack["conn"], &ack["seq"]), (&json!(2), &json!(3)), "{transport:?}");
+        }
+        raw.say("beat", json!("nonsense")).await;
+        raw.say("gone", json!({ "conn": 2 })).await;
+        let mut events = Vec::new();
+        let mut heard = world.zone.handler.heard.lock().await;
+        while events.last() != Some(&Heard::Link(child.clone(), false)) {
+            let event = patiently("the end", heard.recv()).await.unwrap();
+            let of_raw = matches!(&event, Heard::Link(c, _) | Heard::Observed(c, _) if *c == child);
+            if of_raw {
+                events.push(event);
+            }
+        }
+        let at = Revision { epoch: 1, rev: 3 };
+        let (link, seen) = (|up| Heard::Link(child.clone(), up), || Heard::Observed(child.clone(), at));
+        assert_eq!(events, [link(true), link(true), seen(), seen(), link(false)], "{transport:?}");
+    }
+}
+
+/// What docs/roles.md gives Mosquitto to do keeps each node at its own topics.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_external_broker_keeps_each_node_at_its_own_topics() {
+    use serde_json::json;
+    let world = world(Transport::Mosquitto).await;
+    common::desired_next(&*world.uplink).await;
+    let mut mallory = Raw::connect(&world, 2).await;
+    let victim = world.child.as_str();
+    for topic in [
+        format!("banyan/v1/{victim}/up/gone"),
+        format!("banyan/v1/{victim}/down/call"),
+        format!("banyan/v1/{}/down/call", mallory.me),
+        "x".to_owned(),
+    ] {
+        let reason = mallory.publish(topic.clone(), json!({ "conn": 1 })).await;
+        assert_eq!(reason, PubAckReason::NotAuthorized, "{topic}");
+    }
+    for filter in ["#".to_owned(), "banyan/v1/+/up/+".to_owned(), format!("banyan/v1/{victim}/down/+")] {
+        let notice = mallory.client.subscribe_tracked(filter, QoS::AtLeastOnce).await.unwrap();
+        let _ = patiently("an answer", notice.wait_async()).await;
+    }
+    world.zone.handler.change();
+    common::desired_next(&*world.uplink).await;
+    world.uplink.push(observed(1)).await.unwrap();
+    assert!(mallory.down.try_recv().is_err(), "it hears nothing of others");
+    let stranger = mqtt(&world, "n-1", &world.credentials, false);
+    assert!(!connects(stranger).await, "no certificate");
+    // Under whatever name it comes, the broker knows it by its certificate: the victim is not pushed out.
+    assert!(connects(mqtt(&world, victim, &node(&world.ca, 3), true)).await);
+    world.uplink.push(observed(2)).await.unwrap();
+    // A node that joined another zone is not heard, although the broker lets it in.
+    let foreign = node(&world.ca, 4);
+    world.zone.handler.removed.lock().unwrap().push(foreign.identity.child_id());
+    let uplink = world.zone.uplink(Transport::Mosquitto, &foreign);
+    assert!(common::stays_down(&*uplink).await);
+}

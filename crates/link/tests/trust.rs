@@ -10,10 +10,12 @@ use common::{Heard, Parent, Transport, ZONE, Zone, any_port, ca, node, observed,
 use link::limits::{BODY_MAX, CERT_VALID};
 use link::{
     Ca, Calls, Children, Desk, Down, EnrollToken, HttpsParent, HttpsParentConfig, Identity, Issuer, Kind,
-    MemoryBook, RemoteIssuer, TokenBook, certify, enroll,
+    MemoryBook, RemoteIssuer, Renewal, TokenBook, Wallet, certify, enroll,
 };
 use model::exchange::Revision;
 use model::{ErrorKind, Name, Timestamp};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use work::Clock;
 
 fn name(text: &str) -> Name {
@@ -198,4 +200,146 @@ async fn a_zone_enrols_its_nodes_through_root() {
         let error = certify(&*issuer, other, Vec::new()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Forbidden);
     }
+}
+
+/// A certificate of seconds: it is renewed while the child speaks, and the old one is refused once it has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_is_renewed_without_a_cut() {
+    for transport in [Transport::Https, Transport::Mqtt] {
+        let world = world(transport).await;
+        let identity = node(&world.ca, 7).identity;
+        let child = identity.child_id();
+        let old = world.ca.issue_fresh(identity, &[], Duration::from_secs(6)).unwrap();
+        let ends = old.validity().unwrap().1;
+        let me = Wallet::from(&old);
+        let uplink = match transport {
+            Transport::Https => link::https_uplink(&me, &world.zone.url()).unwrap(),
+            _ => link::mqtt_uplink(&me, &world.zone.broker_address.to_string(), &world.zone.url()).unwrap(),
+        };
+        patiently("up", async { while !matches!(uplink.next().await, Down::Up) {} }).await;
+        let dir = world.dir.path().join("identity");
+        let renewal = Renewal {
+            wallet: me.clone(),
+            issuer: Arc::new(RemoteIssuer::new(&me, &world.zone.url()).unwrap()),
+            names: Vec::new(),
+            dir: Some(dir.clone()),
+        };
+        let renewing = tokio::spawn(renewal.run());
+        let mut rev = 0;
+        while work::SystemClock.now() < ends.plus_ms(1500) {
+            rev += 1;
+            uplink.push(observed(rev)).await.unwrap_or_else(|error| panic!("{transport:?}: {error}"));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        renewing.abort();
+        let kept = link::Credentials::load(&dir).unwrap().unwrap();
+        assert!(me.until().unwrap() > ends && kept.cert == me.credentials().cert);
+        assert_ne!(kept.key, old.key, "a new key");
+        let mut heard = world.zone.handler.heard.lock().await;
+        while let Ok(event) = heard.try_recv() {
+            assert_ne!(event, Heard::Link(child.clone(), false), "{transport:?}");
+        }
+        drop(heard);
+        drop(uplink);
+        let late = world.zone.uplink(transport, &old);
+        assert!(common::stays_down(&*late).await, "{transport:?}: the old one has ended");
+    }
+}
+
+/// The certificate that a TLS listener shows.
+async fn shown(address: std::net::SocketAddr, me: &link::Credentials) -> Vec<u8> {
+    let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(der(&me.ca)).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(me.key.as_bytes()).unwrap();
+    let config = rustls::ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![der(&me.cert)], key)
+        .unwrap();
+    let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let tls = connector.connect("localhost".try_into().unwrap(), socket).await.unwrap();
+    tls.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listeners_show_a_renewed_certificate_and_keep_who_is_connected() {
+    let world = world(Transport::Mqtt).await;
+    common::desired_next(&*world.uplink).await;
+    let (https, broker) = world.zone.addresses();
+    let fresh = server(&world.ca);
+    let wanted = CertificateDer::from_pem_slice(fresh.cert.as_bytes()).unwrap().to_vec();
+    world.zone.https.wallet().replace(fresh).unwrap();
+    for address in [https, broker] {
+        patiently("the new certificate", async {
+            while shown(address, &world.credentials).await != wanted {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+    }
+    for rev in 1..=10 {
+        world.uplink.push(observed(rev)).await.unwrap();
+        let at = world.zone.handler.change();
+        assert_eq!(common::desired_next(&*world.uplink).await.at, at);
+    }
+    let mut heard = world.zone.handler.heard.lock().await;
+    while let Ok(event) = heard.try_recv() {
+        assert_ne!(event, Heard::Link(world.child.clone(), false));
+    }
+}
+
+#[test]
+fn a_wallet_keeps_what_it_has_when_the_new_is_of_no_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = ca(dir.path());
+    let mine = node(&ca, 1);
+    let wallet = Wallet::from(&mine);
+    let mut mixed = node(&ca, 1);
+    mixed.key = node(&ca, 1).key;
+    let foreign = node(&common::ca(&dir.path().join("other")), 1);
+    for bad in [mixed, foreign, node(&ca, 2)] {
+        assert!(wallet.replace(bad).is_err());
+        assert_eq!(wallet.credentials().cert, mine.cert);
+    }
+    wallet.replace(node(&ca, 1)).unwrap();
+    assert_ne!(wallet.credentials().cert, mine.cert);
+}
+
+/// Of several addresses the child uses the one that answers and holds the duty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_finds_the_parent_that_holds_the_duty() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = ca(dir.path());
+    let first = zone(&dir.path().join("1"), &ca).await;
+    let second = zone(&dir.path().join("2"), &ca).await;
+    let dead = std::net::TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
+    *first.handler.moved.lock().unwrap() = Some(None);
+    let me = node(&ca, 1);
+    let child = me.identity.child_id();
+    let urls = [format!("https://{dead}"), first.url(), second.url()];
+    let uplink = link::https_uplink(&me, &urls[..]).unwrap();
+    second.handler.wait(Heard::Link(child.clone(), true)).await;
+    uplink.push(observed(1)).await.unwrap();
+    assert!(first.handler.beats.lock().unwrap().is_empty(), "it heard nobody");
+    // The duty goes to the first, and the second says so.
+    *first.handler.moved.lock().unwrap() = None;
+    *second.handler.moved.lock().unwrap() = Some(Some(first.url()));
+    second.https.dismiss();
+    first.handler.wait(Heard::Link(child.clone(), true)).await;
+    // Its process ends, and the second takes over.
+    *second.handler.moved.lock().unwrap() = None;
+    drop(first);
+    let mut rev = 1;
+    patiently("the second", async {
+        loop {
+            rev += 1;
+            if uplink.push(observed(rev)).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    second.handler.wait(Heard::Observed(child, Revision { epoch: 1, rev })).await;
 }

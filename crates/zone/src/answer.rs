@@ -75,8 +75,11 @@ impl ZoneService {
 
     async fn remove(&self, node: &Name, force: bool) -> Result<()> {
         let _in_order = self.disk().lock().await;
+        let id = self.node_named(node)?;
         let writes = self.core().node_remove(node.as_str(), force)?;
-        self.keep(writes).await
+        self.keep(writes).await?;
+        self.calls().kick(&id);
+        Ok(())
     }
 
     /// Keeps what an order changed, and lets everybody hear of it.

@@ -1,13 +1,17 @@
-//! The tokens with which nodes may join, kept in the ledger so that a restart does not void them.
+//! The tokens with which nodes may join, and who joined, kept in the ledger so that a restart does not void them.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use link::enroll::token_refused;
 use link::{Joiner, TokenBook, TokenRecord};
-use model::{Error, ErrorKind, Result};
+use model::{ChildId, Error, ErrorKind, Result};
 use tier::ledger::{Ledger, Write};
 use work::SharedClock;
 
 const TOKEN: &str = "token/";
+const MEMBER: &str = "member/";
 /// Tokens that wait to be used.
 const TOKENS_MAX: usize = 10_000;
 
@@ -16,11 +20,29 @@ pub struct LedgerBook {
     clock: SharedClock,
     /// One look and change at a time: a token is used once.
     turn: tokio::sync::Mutex<()>,
+    /// Nodes whose certificate was seen to be of this zone.
+    members: Mutex<HashSet<String>>,
 }
 
 impl LedgerBook {
-    pub fn new(ledger: Ledger, clock: SharedClock) -> Self {
-        Self { ledger, clock, turn: tokio::sync::Mutex::new(()) }
+    pub fn open(ledger: Ledger, clock: SharedClock) -> Result<Self> {
+        let members = ledger.list::<()>(MEMBER)?.into_iter().map(|(id, ())| id).collect();
+        Ok(Self { ledger, clock, turn: tokio::sync::Mutex::new(()), members: Mutex::new(members) })
+    }
+
+    /// Whether this node joined here.
+    pub fn member(&self, node: &ChildId) -> bool {
+        self.members().contains(node.as_str())
+    }
+
+    /// Notes a node that joined before members were kept; says whether it was not known.
+    pub fn member_note(&self, node: &ChildId) -> Option<Write> {
+        let new = self.members().insert(node.as_str().to_owned());
+        new.then(|| Write::put(format!("{MEMBER}{node}"), &()))
+    }
+
+    fn members(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn put(&self, record: TokenRecord) -> Result<()> {
@@ -42,7 +64,11 @@ impl LedgerBook {
         let key = format!("{TOKEN}{digest}");
         let record: TokenRecord = self.ledger.get(&key)?.ok_or_else(token_refused)?;
         record.check(&joiner)?;
-        self.ledger.commit_async(vec![Write::delete(key)]).await
+        let id = joiner.identity.id;
+        let joined = Write::put(format!("{MEMBER}{id}"), &());
+        self.ledger.commit_async(vec![Write::delete(key), joined]).await?;
+        self.members().insert(id);
+        Ok(())
     }
 }
 
@@ -80,15 +106,18 @@ mod tests {
         let clock = Arc::new(ManualClock::new(Timestamp(0)));
         let hour = Timestamp(0).plus_ms(3_600_000);
         {
-            let book = LedgerBook::new(Ledger::open(&path).expect("opens"), clock.clone());
+            let book = LedgerBook::open(Ledger::open(&path).expect("opens"), clock.clone()).expect("reads");
             book.add(record("aa", hour)).await.expect("kept");
             book.add(record("bb", hour)).await.expect("kept");
         }
         let ledger = Ledger::open(&path).expect("opens again");
-        let book = LedgerBook::new(ledger.clone(), clock.clone());
+        let book = LedgerBook::open(ledger.clone(), clock.clone()).expect("reads");
         let (first, second) =
             tokio::join!(book.redeem("aa", joiner(Timestamp(1))), book.redeem("aa", joiner(Timestamp(1))));
         assert!(first.is_ok() != second.is_ok(), "of two callers one succeeds");
+        let again = LedgerBook::open(ledger.clone(), clock.clone()).expect("reads");
+        assert!(book.member(&"n1".into()) && again.member(&"n1".into()), "who joined is remembered");
+        assert!(!again.member(&"n2".into()));
         let late = book.redeem("bb", joiner(hour)).await.expect_err("too late");
         assert_eq!(late.kind, ErrorKind::Unauthenticated);
         assert!(book.redeem("cc", joiner(Timestamp(1))).await.is_err(), "nobody made it");

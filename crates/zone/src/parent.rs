@@ -25,6 +25,14 @@ impl ParentHandler for ZoneService {
 
     fn link_state(&self, child: &ChildId, up: bool) {
         node_seen(child, up);
+        if let Some(write) = self.book().member_note(child) {
+            let ledger = self.ledger().clone();
+            tokio::spawn(async move {
+                if let Err(error) = ledger.commit_async(vec![write]).await {
+                    tracing::warn!(%error, "a member was not kept");
+                }
+            });
+        }
         let now = self.steady();
         match up {
             true => self.core().node_heard(child, now),
@@ -47,6 +55,10 @@ impl ParentHandler for ZoneService {
             let path = self.blobs().get(&digest).await?;
             BlobSource::from_file(&path).await
         })
+    }
+
+    fn knows(&self, child: &ChildId) -> bool {
+        self.book().member(child)
     }
 
     fn admits(&self, child: &ChildId) -> bool {

@@ -87,7 +87,7 @@ impl ZoneService {
         });
         let inner = Inner {
             core: Mutex::new(core),
-            book: Arc::new(LedgerBook::new(ledger.clone(), clock.clone())),
+            book: Arc::new(LedgerBook::open(ledger.clone(), clock.clone())?),
             ledger,
             disk: tokio::sync::Mutex::new(()),
             doors: Doors::new(),

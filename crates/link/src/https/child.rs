@@ -73,7 +73,9 @@ impl Link {
             };
             tracing::debug!(%error, "no link to the parent");
             self.client.move_on(&error);
-            self.reconnect();
+            if let Err(error) = self.client.reconnect() {
+                tracing::error!(%error, "no new connection to the parent");
+            }
             failed += 1;
             // Every address is tried before the pause.
             if failed % self.client.addresses() == 0 {
@@ -82,17 +84,15 @@ impl Link {
         }
     }
 
-    fn reconnect(&self) {
-        if let Err(error) = self.client.reconnect() {
-            tracing::error!(%error, "no new connection to the parent");
-        }
-    }
-
-    /// A renewed certificate is shown by what is sent from then on.
+    /// A renewed certificate is shown by a new connection, which is there before the old one goes. What is under way
+    /// ends where it began.
     async fn renewals(&self) -> Error {
         let mut changes = self.wallet.changes();
         while changes.changed().await.is_ok() {
-            self.reconnect();
+            let pulse = self.vitals.pulse();
+            if let Err(error) = self.client.hand_over(PATH_BEAT, &pulse, REQUEST_WAIT).await {
+                return error;
+            }
         }
         std::future::pending().await
     }

@@ -105,8 +105,7 @@ impl ParentClient {
         Ok(Self { parents, used, exchange_tls, exchange, bulk, stream_tls: Arc::new(bulk_tls) })
     }
 
-    /// Takes a new connection for what is sent from now on: the one before may be dead without knowing it, or
-    /// shows an old certificate. What is under way ends where it began.
+    /// Drops the exchange's connection, which may be dead without knowing it.
     pub(crate) fn reconnect(&self) -> Result<()> {
         *self.exchange.lock().unwrap_or_else(PoisonError::into_inner) = exchange_client(&self.exchange_tls)?;
         Ok(())
@@ -158,6 +157,24 @@ impl ParentClient {
         wait: Duration,
     ) -> Result<Option<A>> {
         let client = self.exchange.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.post_on(&client, path, body, wait).await
+    }
+
+    /// Makes a new connection with one message, and only then lets go of the old one.
+    pub(crate) async fn hand_over<B: Serialize>(&self, path: &str, body: &B, wait: Duration) -> Result<()> {
+        let client = exchange_client(&self.exchange_tls)?;
+        self.post_on::<B, ()>(&client, path, body, wait).await?;
+        *self.exchange.lock().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(())
+    }
+
+    async fn post_on<B: Serialize, A: DeserializeOwned>(
+        &self,
+        client: &reqwest::Client,
+        path: &str,
+        body: &B,
+        wait: Duration,
+    ) -> Result<Option<A>> {
         let body = wire::encode(body, BODY_MAX)?;
         let request = client.post(format!("{}{path}", self.url())).body(body).timeout(wait);
         answer_read(request.send().await.map_err(unreachable_parent)?).await

@@ -41,6 +41,8 @@ pub struct Parent {
     pub beats: Mutex<HashMap<ChildId, u64>>,
     pub blobs: Mutex<HashMap<Digest, Bytes>>,
     pub removed: Mutex<Vec<ChildId>>,
+    /// Set where another parent holds the duty.
+    pub moved: Mutex<Option<Option<String>>>,
 }
 
 impl Parent {
@@ -54,6 +56,7 @@ impl Parent {
             beats: Mutex::default(),
             blobs: Mutex::default(),
             removed: Mutex::default(),
+            moved: Mutex::default(),
         })
     }
 
@@ -104,6 +107,10 @@ impl ParentHandler for Parent {
         let blob = self.blobs.lock().unwrap().get(digest).cloned();
         let digest = digest.clone();
         Box::pin(async move { blob.map(BlobSource::from_bytes).ok_or_else(|| Error::not_found(digest)) })
+    }
+
+    fn holds(&self) -> Result<(), Option<String>> {
+        self.moved.lock().unwrap().clone().map_or(Ok(()), Err)
     }
 
     fn admits(&self, child: &ChildId) -> bool {
@@ -298,6 +305,12 @@ pub async fn world(transport: Transport) -> World {
     patiently("up", async { while !matches!(uplink.next().await, Down::Up) {} }).await;
     zone.handler.wait(Heard::Link(child.clone(), true)).await;
     World { dir, ca, zone, credentials, child, uplink, mosquitto }
+}
+
+/// Whether nothing that matters to the link comes for a while.
+pub async fn stays_down(uplink: &dyn Uplink) -> bool {
+    let up = async { while !matches!(uplink.next().await, Down::Up) {} };
+    tokio::time::timeout(Duration::from_millis(1500), up).await.is_err()
 }
 
 /// The next desired set, taken as a child takes it.
