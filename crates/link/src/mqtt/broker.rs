@@ -117,7 +117,8 @@ async fn serve(config: BrokerConfig, listening: oneshot::Sender<Result<SocketAdd
             },
             changed = changes.changed() => {
                 if changed.is_err() { return }
-                // The new listener stands beside the old one on the same port before that ends; what is connected stays.
+                // The new listener stands beside the old one on the same port before that ends. What is connected stays; who
+                // was about to connect to the old one comes again.
                 match bind(&config, address) {
                     Ok((_, listener)) => {
                         number += 1;
