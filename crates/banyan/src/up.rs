@@ -107,7 +107,14 @@ impl Local {
         let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
         let admin = data.join(ADMIN_FILE);
         let link_names = names.clone();
-        let options = RootOptions { config, link_listen: LOOPBACK, link_names, admin, admin_renew: true };
+        let options = RootOptions {
+            config,
+            link_listen: LOOPBACK,
+            link_names,
+            certificate_valid: link::limits::CERT_VALID,
+            admin,
+            admin_renew: true,
+        };
         let root = RootRole::start(options, clock.clone()).await?;
         let zone_name: Name = ZONE.parse()?;
         let zone_data = data.join("zone");

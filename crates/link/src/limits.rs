@@ -70,6 +70,8 @@ pub const CONNS_ENDED_MAX: usize = 4;
 
 /// How long a certificate of the tree is good.
 pub const CERT_VALID: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The shortest that makes sense: it is renewed when a third is left, and clocks differ.
+pub const CERT_VALID_MIN: Duration = Duration::from_secs(10);
 /// How long the CA's own certificate is good.
 pub const CA_VALID: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
 /// Certificates begin this long before now, for clocks that differ.

@@ -247,7 +247,10 @@ async fn a_removed_child_is_sent_away_and_never_let_in_again(transport: Transpor
     let error = world.uplink.blob(&Digest::from_sha256(&[8; 32]), &mut Vec::new()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Forbidden);
     assert_eq!(renew().await.unwrap_err().kind, ErrorKind::Forbidden);
-    assert_eq!(world.zone.calls.call(&world.child, Ask::Nodes).await.unwrap_err().kind, ErrorKind::Unavailable);
+    assert_eq!(
+        world.zone.calls.call(&world.child, Ask::Nodes).await.unwrap_err().kind,
+        ErrorKind::Unavailable
+    );
 }
 
 /// Each page is asked for as soon as the one before is taken.

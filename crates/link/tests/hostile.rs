@@ -346,7 +346,8 @@ impl Raw {
     async fn connect(world: &World, n: u128) -> Self {
         let credentials = node(&world.ca, n);
         let me = credentials.identity.id.clone();
-        let (client, mut events) = AsyncClient::builder(mqtt(world, &me, &credentials, true)).capacity(16).build();
+        let (client, mut events) =
+            AsyncClient::builder(mqtt(world, &me, &credentials, true)).capacity(16).build();
         let (tell, down) = tokio::sync::mpsc::unbounded_channel();
         let polling = tokio::spawn(async move {
             while let Ok(event) = events.poll().await {

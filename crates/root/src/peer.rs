@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use link::{ByteStream, Credentials, PeerClient};
+use link::{ByteStream, PeerClient, Wallet};
 use model::exchange::{Ask, NodeReport};
 use model::{ChildId, Digest, Error, ErrorKind, Result, Timestamp, ZoneId};
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ pub struct Peers(Arc<Inner>);
 struct Inner {
     duties: Duties,
     /// Those of the kind `root`; `None` where one server is all there is.
-    credentials: Option<Credentials>,
+    wallet: Option<Wallet>,
     clients: Mutex<HashMap<String, Arc<PeerClient>>>,
 }
 
@@ -58,12 +58,17 @@ impl Peers {
         Self::make(Duties::alone(), None)
     }
 
-    pub fn new(duties: Duties, credentials: Credentials) -> Self {
-        Self::make(duties, Some(credentials))
+    pub fn new(duties: Duties, wallet: impl Into<Wallet>) -> Self {
+        Self::make(duties, Some(wallet.into()))
     }
 
-    fn make(duties: Duties, credentials: Option<Credentials>) -> Self {
-        Self(Arc::new(Inner { duties, credentials, clients: Mutex::default() }))
+    fn make(duties: Duties, wallet: Option<Wallet>) -> Self {
+        Self(Arc::new(Inner { duties, wallet, clients: Mutex::default() }))
+    }
+
+    /// What this server shows to the others; nothing where it is alone.
+    pub fn wallet(&self) -> Option<&Wallet> {
+        self.0.wallet.as_ref()
     }
 
     pub fn duties(&self) -> &Duties {
@@ -104,7 +109,7 @@ impl Peers {
     }
 
     pub fn client(&self, url: &str) -> Result<Arc<PeerClient>> {
-        let Some(credentials) = &self.0.credentials else {
+        let Some(wallet) = &self.0.wallet else {
             return Err(Error::unavailable("this root has no other servers beside it"));
         };
         let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +120,7 @@ impl Peers {
         let known: Vec<_> =
             self.0.duties.others().into_iter().map(|server| server.link_url.clone()).collect();
         clients.retain(|url, _| known.contains(url));
-        let client = Arc::new(PeerClient::new(credentials, url)?);
+        let client = Arc::new(PeerClient::new(wallet, url)?);
         clients.insert(url.to_owned(), client.clone());
         Ok(client)
     }

@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
+use link::limits::{CA_VALID, CERT_VALID, CERT_VALID_MIN};
 use link::{EnrollToken, Parents};
 use model::constraint::Labels;
 use model::{Area, Name};
@@ -34,6 +36,8 @@ struct RootFile {
     link_listen: SocketAddr,
     /// Names and addresses under which zones reach it.
     names: Vec<String>,
+    /// For how many seconds certificates are good that it gives out [default: a year].
+    certificate_valid_s: Option<u64>,
 }
 
 /// `banyan zone --config FILE`.
@@ -114,6 +118,17 @@ impl From<OneOrMany> for Parents {
     }
 }
 
+fn certificate_valid(seconds: Option<u64>) -> anyhow::Result<Duration> {
+    let valid = seconds.map_or(CERT_VALID, Duration::from_secs);
+    anyhow::ensure!(
+        (CERT_VALID_MIN..=CA_VALID).contains(&valid),
+        "certificate_valid_s must lie between {} and {}",
+        CERT_VALID_MIN.as_secs(),
+        CA_VALID.as_secs()
+    );
+    Ok(valid)
+}
+
 /// The broker of a node, where its transport needs one.
 fn broker(transport: Transport, broker: Option<String>) -> anyhow::Result<Option<String>> {
     match (transport, broker) {
@@ -188,6 +203,7 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
         config,
         link_listen: file.link_listen,
         link_names: with_loopback(file.names),
+        certificate_valid: certificate_valid(file.certificate_valid_s)?,
         admin: file.data.join("admin.json"),
     };
     let root = RootRole::start(options, clock()).await?;

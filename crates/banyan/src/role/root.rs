@@ -3,9 +3,12 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use link::limits::CERT_VALID;
-use link::{Ca, Children, Credentials, Desk, EnrollToken, HttpsParent, HttpsParentConfig, Identity, Kind};
+use link::{
+    Ca, Children, Credentials, Desk, EnrollToken, HttpsParent, HttpsParentConfig, Identity, Kind, Renewal,
+    Wallet,
+};
 use model::{Error, Name, Result};
 use root::auth::MasterKey;
 use root::duty::Duties;
@@ -22,6 +25,8 @@ pub struct RootOptions {
     pub link_listen: SocketAddr,
     /// Names and addresses under which zones reach this root.
     pub link_names: Vec<String>,
+    /// How long certificates are good that it gives out.
+    pub certificate_valid: Duration,
     /// Where the first operator's credentials are kept.
     pub admin: PathBuf,
     /// Whether lost credentials are made anew: right where the owner of the data folder owns the cloud, and
@@ -61,6 +66,8 @@ impl RootRole {
         duties.join(link_url(&options, &link), rest_url(&options), place(&data)).await?;
         let beating = duties.clone();
         let mut tasks = vec![tokio::spawn(async move { beating.run().await })];
+        tasks.extend(renewals(&options, &ca, &link, &peers));
+        tasks.push(tokio::spawn(certificates_follow(tree.clone(), link.wallet().clone())));
         let admin = admin_ensure(&options, &cloud).await?;
         root::ops::image::builtin_ensure(&cloud).await?;
         let (running, copying, followed) = (tree.clone(), tree.clone(), state.clone());
@@ -101,13 +108,25 @@ impl RootRole {
 async fn among(options: &RootOptions, state: &State, master: &MasterKey) -> Result<(Arc<Ca>, Peers)> {
     let dir = options.config.data.join("ca");
     if !options.config.shared_store() {
-        return Ok((Arc::new(Ca::create_or_load(&dir)?), Peers::none()));
+        let ca = Ca::create_or_load(&dir)?.valid_for(options.certificate_valid);
+        return Ok((Arc::new(ca), Peers::none()));
     }
-    let ca = Arc::new(root::ca_shared(state, master, &dir).await?);
+    let ca = root::ca_shared(state, master, &dir).await?;
+    let ca = Arc::new(ca.valid_for(options.certificate_valid));
     let duties = Duties::shared(state.clone());
     let id = duties.id().unwrap_or_default();
-    let credentials = ca.issue_fresh(Identity::new(Kind::Root, id), &[], CERT_VALID)?;
+    let credentials = ca.issue_fresh(Identity::new(Kind::Root, id), &[], options.certificate_valid)?;
     Ok((ca, Peers::new(duties, credentials)))
+}
+
+/// Keeps the certificates fresh that this root gave itself.
+fn renewals(options: &RootOptions, ca: &Arc<Ca>, link: &HttpsParent, peers: &Peers) -> Vec<JoinHandle<()>> {
+    let fresh = |wallet: &Wallet, names: &[String]| {
+        let (wallet, issuer, names) = (wallet.clone(), ca.clone(), names.to_vec());
+        tokio::spawn(Renewal { wallet, issuer, names, dir: None }.run())
+    };
+    let listener = fresh(link.wallet(), &options.link_names);
+    peers.wallet().map(|wallet| fresh(wallet, &[])).into_iter().chain([listener]).collect()
 }
 
 async fn tree_open(
@@ -123,6 +142,25 @@ async fn tree_open(
     }
 }
 
+/// Lets health know when the certificates of this root end.
+fn certificates_note(tree: &TreeService, server: &Credentials) -> Result<()> {
+    let ca_itself = Credentials { cert: server.ca.clone(), ..server.clone() };
+    tree.certificates_set(vec![
+        ("the certificate of the CA".to_owned(), ca_itself.validity()?.1),
+        ("the certificate of this server".to_owned(), server.validity()?.1),
+    ]);
+    Ok(())
+}
+
+async fn certificates_follow(tree: TreeService, server: Wallet) {
+    let mut changes = server.changes();
+    while changes.changed().await.is_ok() {
+        if let Err(error) = certificates_note(&tree, &server.credentials()) {
+            tracing::warn!(%error, "a renewed certificate cannot be read");
+        }
+    }
+}
+
 async fn link_start(
     options: &RootOptions,
     ca: &Arc<Ca>,
@@ -131,12 +169,9 @@ async fn link_start(
 ) -> Result<HttpsParent> {
     tree.join_with(ca.fingerprint());
     let book = Arc::new(StoreBook::new(tree.clone()));
-    let server = ca.issue_fresh(Identity::new(Kind::Server, "root"), &options.link_names, CERT_VALID)?;
-    let ca_itself = Credentials { cert: server.ca.clone(), ..server.clone() };
-    tree.certificates_set(vec![
-        ("the certificate of the CA".to_owned(), ca_itself.validity()?.1),
-        ("the certificate of this server".to_owned(), server.validity()?.1),
-    ]);
+    let identity = Identity::new(Kind::Server, "root");
+    let server = ca.issue_fresh(identity, &options.link_names, options.certificate_valid)?;
+    certificates_note(tree, &server)?;
     let parent = HttpsParentConfig {
         listen: options.link_listen,
         server,

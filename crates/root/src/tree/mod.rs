@@ -279,6 +279,7 @@ impl TreeService {
                     NoticeBody::ZoneGone(zone) => {
                         core.zone_remove(&zone.id);
                         self.vitals().forget(&(&zone.id).into());
+                        self.0.calls.kick(&(&zone.id).into());
                     }
                     _ => {}
                 }

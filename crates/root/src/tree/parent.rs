@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use link::{BlobSource, ParentHandler};
 use model::exchange::{Ack, Revision};
-use model::{ChildId, Desired, Digest, Facts, Observed, Pulse, Result, ZoneId};
+use model::{ChildId, Desired, Digest, Error, Facts, Observed, Pulse, Result, ZoneId};
 use store::Txn;
 
 use super::TreeService;
@@ -16,6 +16,7 @@ impl ParentHandler for TreeService {
         let child = child.clone();
         Box::pin(async move {
             self.seat().ok_or_else(not_here)?;
+            self.zone_name_check(&child, &observed.facts)?;
             let facts = observed.facts.clone();
             let (ack, facts_new) = self.core().zone_observed(&child, observed, self.now());
             if facts_new {
@@ -88,6 +89,20 @@ impl ParentHandler for TreeService {
 }
 
 impl TreeService {
+    /// A zone speaks under the name that it joined with, so that no two have the same.
+    fn zone_name_check(&self, child: &ChildId, facts: &Facts) -> Result<()> {
+        let snapshot = self.0.state.snapshot();
+        let Some(zone) = child.as_str().parse::<ZoneId>().ok().and_then(|id| snapshot.zones.get(&id)) else {
+            return Ok(());
+        };
+        if zone.name == facts.name {
+            return Ok(());
+        }
+        let text = format!("this zone joined as '{}' and cannot speak as '{}'", zone.name, facts.name);
+        tracing::warn!(zone = %child, "{text}");
+        Err(Error::conflict(text).hint("set the name in its file back, or let it join anew"))
+    }
+
     /// Keeps what a zone says of itself where that matters to people; free
     /// room changes with every instance and is not kept.
     async fn zone_keep(&self, child: &ChildId, facts: Facts) {
