@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use link::{ByteStream, Down, ParentHandler, PulseSource, Uplink};
-use model::exchange::{Ack, Ask, Revision};
+use model::exchange::{Ack, Ask, InstanceUsage, Revision};
 use model::{
     Arch, Assignment, Bytes, Check, ChildId, Cpu, Desired, Digest, Error, Facts, Generation, ImageId,
-    ImageManifest, InstanceId, InstanceSpec, Light, Observed, ObservedInstance, Phase, Platform, Pulse,
+    ImageManifest, InstanceId, InstanceSpec, Light, Observed, ObservedInstance, Phase, PlaceMode, Platform, Pulse,
     Resources, Result, RevisionedSet, Run, RuntimeKind, Sample, TenantId, Timestamp, Usage,
 };
 use tier::sync::ChildOwner;
@@ -290,7 +290,8 @@ async fn health_tells_the_sick_from_the_sound() {
     let lit = async || -> Vec<String> {
         let checks: Vec<Check> = world.ask(Ask::Health).await.unwrap();
         assert!(checks.iter().any(|check| check.subject == "zone east" && check.message.contains("12.3 ms")));
-        let lit = checks.iter().filter(|check| check.light != Light::Green);
+        // The disk is the real one of this machine, whatever that is like.
+        let lit = checks.iter().filter(|check| check.light != Light::Green && check.name != "disk");
         let mut lit: Vec<_> = lit.map(|c| format!("{} {} {:?}", c.subject, c.name, c.light)).collect();
         lit.sort();
         lit
@@ -322,4 +323,165 @@ async fn a_question_with_too_many_instances_is_refused() {
         world.ask(Ask::Usage { instances: vec![InstanceId::from_random(1)] }).await.unwrap();
     assert!(none.is_empty(), "nobody holds it");
     world.end().await;
+}
+
+#[tokio::test]
+async fn orders_about_nodes_are_kept_and_a_removed_node_never_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path());
+    let [(a, facts_a), (b, facts_b)] = ["a", "b"].map(node);
+    world.zone.observed(&a, observed(&facts_a, 1, vec![])).await.unwrap();
+    world.zone.observed(&b, observed(&facts_b, 1, vec![])).await.unwrap();
+    let name = |name: &str| name.parse::<model::Name>().unwrap();
+    let label = |unset: &[&str]| Ask::Label {
+        node: name("a"),
+        set: BTreeMap::from([("rack".to_owned(), "7".to_owned())]),
+        unset: unset.iter().map(|key| (*key).to_owned()).collect(),
+    };
+    let maintenance = Ask::Mode { node: name("a"), mode: PlaceMode::Maintenance, force: true };
+    for ask in [maintenance, label(&[]), Ask::Remove { node: name("b"), force: false }] {
+        assert_eq!(world.ask::<serde_json::Value>(ask).await.unwrap(), serde_json::json!({}));
+    }
+    for ask in [
+        Ask::Mode { node: name("nobody"), mode: PlaceMode::Open, force: false },
+        Ask::Label { node: name("nobody"), set: BTreeMap::new(), unset: vec![] },
+        Ask::Label { node: name("a"), set: BTreeMap::from([("bad key".into(), "x".into())]), unset: vec![] },
+        Ask::Remove { node: name("b"), force: true },
+    ] {
+        assert!(world.ask::<serde_json::Value>(ask).await.is_err());
+    }
+    world.end().await;
+
+    let world = World::new(dir.path());
+    assert!(world.zone.admits(&a) && !world.zone.admits(&b));
+    world.zone.observed(&a, observed(&facts_a, 1, vec![])).await.unwrap();
+    world.zone.observed(&b, observed(&facts_b, 1, vec![])).await.unwrap();
+    let nodes: Vec<model::exchange::NodeReport> = world.ask(Ask::Nodes).await.unwrap();
+    assert_eq!(nodes.len(), 1, "{nodes:?}");
+    assert_eq!((nodes[0].facts.name.as_str(), nodes[0].mode), ("a", PlaceMode::Maintenance));
+    assert_eq!(nodes[0].facts.labels["rack"], ["7"]);
+    world.ask::<serde_json::Value>(label(&["rack"])).await.unwrap();
+    let nodes: Vec<model::exchange::NodeReport> = world.ask(Ask::Nodes).await.unwrap();
+    assert!(!nodes[0].facts.labels.contains_key("rack"));
+    world.end().await;
+}
+
+/// A node that runs whatever it is given, and says how much each instance uses.
+struct Player {
+    child: std::sync::Mutex<tier::Child>,
+    news: work::Wake,
+    cpu_milli: u64,
+}
+
+impl ChildOwner for Player {
+    fn have(&self) -> Option<Revision> {
+        self.child.lock().unwrap().have()
+    }
+    fn take(&self, desired: Desired) -> BoxFuture<'_, Result<()>> {
+        let mut child = self.child.lock().unwrap();
+        child.desired(desired).unwrap();
+        let running: Vec<_> = child.assignments().map(runs).collect();
+        for one in running {
+            child.observe(one);
+        }
+        self.news.wake();
+        Box::pin(async { Ok(()) })
+    }
+    fn report(&self, acked: Option<Revision>) -> Option<Observed> {
+        self.child.lock().unwrap().report(acked)
+    }
+    fn told(&self, facts: Facts) {
+        self.child.lock().unwrap().told(facts);
+    }
+    fn news(&self) -> work::Wake {
+        self.news.clone()
+    }
+    fn answer(&self, ask: Ask, stream: ByteStream) -> BoxFuture<'static, ()> {
+        let Ask::Usage { instances } = ask else { panic!("only that is asked here") };
+        // It also speaks of one that it was not asked for.
+        let ids = instances.into_iter().chain([InstanceId::from_random(999)]);
+        let usage = |id| InstanceUsage { id, cpu_milli: self.cpu_milli, memory_bytes: 1 };
+        let body = serde_json::to_vec(&ids.map(usage).collect::<Vec<_>>()).unwrap();
+        Box::pin(async move {
+            stream.send(link::Frame::Data(body.into())).await.unwrap();
+            stream.send(link::Frame::Eof).await.unwrap();
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn usage_is_asked_of_every_node_over_the_link_and_joined() {
+    use link::{Ca, Children, HttpsParent, HttpsParentConfig, Identity, Kind};
+    const ZONE: &str = "z-00000000000000001";
+    let dir = tempfile::tempdir().unwrap();
+    link::tls::provider_install();
+    let ca = Arc::new(Ca::create_or_load(&dir.path().join("ca")).unwrap());
+    let world = World::new(dir.path());
+    let sans = ["127.0.0.1".to_owned()];
+    let valid = link::limits::CERT_VALID;
+    let parent = HttpsParentConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        server: ca.issue_fresh(Identity::new(Kind::Server, ZONE), &sans, valid).unwrap(),
+        children: Children::nodes_of(ZONE),
+        desk: None,
+        issuer: None,
+        peers: None,
+    };
+    let zone = Arc::new(world.zone.clone());
+    let https = HttpsParent::start(parent, zone, world.zone.calls()).await.unwrap();
+    let mut tasks = Vec::new();
+    for (name, cpu_milli) in [("a", 100), ("b", 200)] {
+        let id = model::NodeId::from_random(cpu_milli.into()).to_string();
+        let me = ca.issue_fresh(Identity::new(Kind::Node, id).under(ZONE), &[], valid).unwrap();
+        let uplink = link::https_uplink(&me, &format!("https://{}", https.address())).unwrap();
+        let child = std::sync::Mutex::new(tier::Child::new(1, node(name).1, tier::Inbox::default()));
+        let player = Arc::new(Player { child, news: work::Wake::new(), cpu_milli });
+        tasks.push(tokio::spawn(tier::sync::run(player, uplink)));
+    }
+    until("both nodes are known", || (world.zone.report(None)?.facts.nodes == 2).then_some(())).await;
+    // More than one node can hold.
+    let mut all: Vec<Assignment> = (1..=6).map(wanted).collect();
+    all.iter_mut().for_each(|one| Arc::make_mut(&mut one.spec).cpu = Cpu(1000));
+    world.zone.take(from_root(1, all.clone())).await.unwrap();
+    let ids: Vec<InstanceId> = all.iter().map(|one| one.id.clone()).collect();
+    until("all run", || {
+        ids.iter().all(|id| world.told(id).is_some_and(|told| told.phase == Phase::Running)).then_some(())
+    })
+    .await;
+    let asked = ids.iter().cloned().chain([InstanceId::from_random(77)]).collect();
+    let usages: Vec<InstanceUsage> = world.ask(Ask::Usage { instances: asked }).await.unwrap();
+    let mut found: Vec<InstanceId> = usages.iter().map(|usage| usage.id.clone()).collect();
+    found.sort();
+    assert_eq!(found, ids, "each once, and none that was not asked for");
+    let mut cpus: Vec<u64> = usages.iter().map(|usage| usage.cpu_milli).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    assert_eq!(cpus, [100, 200], "from both nodes");
+    // A node that is away is left out; the others are still heard.
+    tasks.remove(0).abort();
+    let left: Vec<InstanceUsage> = until_async(|| world.ask(Ask::Usage { instances: ids.clone() }), |usages: &Vec<InstanceUsage>| {
+        usages.len() < ids.len()
+    })
+    .await;
+    assert!(left.iter().all(|usage| usage.cpu_milli == 200), "{left:?}");
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(https);
+    world.end().await;
+}
+
+async fn until_async<T, F>(mut look: impl FnMut() -> F, holds: impl Fn(&T) -> bool) -> T
+where
+    F: Future<Output = Result<T>>,
+{
+    let waiting = async {
+        loop {
+            if let Ok(found) = look().await
+                && holds(&found)
+            {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it comes true")
 }
