@@ -94,11 +94,12 @@ impl Engine {
         let records = engine.shared.records_load().await?;
         let ids: BTreeSet<_> = records.iter().map(|record| record.assignment.id.clone()).collect();
         engine.shared.network.retain(&ids).await?;
-        let mut table = engine.shared.table();
-        for record in records {
-            engine.driver_spawn(&mut table, record, true);
+        {
+            let mut table = engine.shared.table();
+            for record in records {
+                engine.driver_spawn(&mut table, record, true);
+            }
         }
-        drop(table);
         engine.orphans_remove().await?;
         Ok(engine)
     }

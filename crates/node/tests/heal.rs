@@ -83,7 +83,7 @@ async fn leftovers_go_and_nothing_foreign_is_touched() {
     engine.apply(vec![ours.clone()]);
     wait(&engine, &ours.id, |o| o.phase == Phase::Running).await;
     let our_pid = pid_of(&world.data(), &ours.id);
-    let [folder, cgroup, runtime] = [2, 3, 4].map(|n| InstanceId::from_random(n));
+    let [folder, cgroup, runtime] = [2, 3, 4].map(InstanceId::from_random);
     let dir = world.data().join("instances").join(folder.as_str());
     std::fs::create_dir_all(dir.join("rootfs")).unwrap();
     let mount = Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(dir.join("rootfs")).status();

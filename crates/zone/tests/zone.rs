@@ -11,8 +11,8 @@ use link::{ByteStream, Down, ParentHandler, PulseSource, Uplink};
 use model::exchange::{Ack, Ask, InstanceUsage, Revision};
 use model::{
     Arch, Assignment, Bytes, Check, ChildId, Cpu, Desired, Digest, Error, Facts, Generation, ImageId,
-    ImageManifest, InstanceId, InstanceSpec, Light, Observed, ObservedInstance, Phase, PlaceMode, Platform, Pulse,
-    Resources, Result, RevisionedSet, Run, RuntimeKind, Sample, TenantId, Timestamp, Usage,
+    ImageManifest, InstanceId, InstanceSpec, Light, Observed, ObservedInstance, Phase, PlaceMode, Platform,
+    Pulse, Resources, Result, RevisionedSet, Run, RuntimeKind, Sample, TenantId, Timestamp, Usage,
 };
 use tier::sync::ChildOwner;
 use tokio::io::AsyncWrite;
@@ -459,9 +459,10 @@ async fn usage_is_asked_of_every_node_over_the_link_and_joined() {
     assert_eq!(cpus, [100, 200], "from both nodes");
     // A node that is away is left out; the others are still heard.
     tasks.remove(0).abort();
-    let left: Vec<InstanceUsage> = until_async(|| world.ask(Ask::Usage { instances: ids.clone() }), |usages: &Vec<InstanceUsage>| {
-        usages.len() < ids.len()
-    })
+    let left: Vec<InstanceUsage> = until_async(
+        || world.ask(Ask::Usage { instances: ids.clone() }),
+        |usages: &Vec<InstanceUsage>| usages.len() < ids.len(),
+    )
     .await;
     assert!(left.iter().all(|usage| usage.cpu_milli == 200), "{left:?}");
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
