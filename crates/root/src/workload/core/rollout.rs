@@ -54,7 +54,9 @@ pub fn follow(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>) -> u32 {
 fn begin(look: &Look<'_>, before: Option<&Rollout>, counts: &Counts<'_>) -> Rollout {
     let record = look.record;
     let restarted = before.is_some_and(|before| before.revision == record.revision);
-    let canary = record.spec.update.canary.is_some()
+    let few = record.spec.update.canary.as_ref().map(|canary| canary.instances.of_up(counts.wanted));
+    // A template that is back, and still has its instances, was tried already.
+    let canary = few.is_some_and(|few| (counts.new.len() as u32) < few.max(1))
         && !counts.old.is_empty()
         && !restarted
         && record.rolled_back.is_none();

@@ -19,7 +19,8 @@ pub fn step(look: &Look<'_>, plan: &mut Plan, replicas: u32) {
     let new_available = new.iter().filter(|seen| look.available(seen)).count() as u32;
     let counts =
         Counts { wanted, old: &old, new: &new, old_available: available - new_available, new_available };
-    let most_new = rollout::follow(look, plan, &counts);
+    // What is there already is not too much as long as it is wanted.
+    let most_new = rollout::follow(look, plan, &counts).max(wanted.min(new.len() as u32));
     if !look.record.spec.paused && plan.roll_back.is_none() {
         grow(look, plan, &counts, most_new);
         shrink(look, plan, &counts, most_new);
