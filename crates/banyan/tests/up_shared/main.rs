@@ -14,3 +14,4 @@ mod room;
 mod tenants;
 mod tour;
 mod workload;
+mod workload_rest;

@@ -276,7 +276,8 @@ fn mishap(world: &mut World) {
             }
         }
         1 | 2 => {
-            let word = format!("{}{}", if world.dice.roll(3) == 0 { "bad" } else { "good" }, world.dice.roll(3));
+            let word =
+                format!("{}{}", if world.dice.roll(3) == 0 { "bad" } else { "good" }, world.dice.roll(3));
             world.template(&word);
         }
         3 => {
@@ -292,7 +293,8 @@ fn mishap(world: &mut World) {
             let lost = name(&format!("n{}", world.dice.roll(NODES)));
             let now = world.now;
             let phase = if world.dice.roll(2) == 0 { Phase::Lost } else { Phase::Pending };
-            let on_it = |seen: &&mut Seen| !seen.going() && seen.pin.is_none() && seen.node.as_ref() == Some(&lost);
+            let on_it =
+                |seen: &&mut Seen| !seen.going() && seen.pin.is_none() && seen.node.as_ref() == Some(&lost);
             for seen in world.instances.iter_mut().filter(on_it) {
                 (seen.phase, seen.changed_at, seen.node) = (phase, now, None);
             }
@@ -344,7 +346,10 @@ fn a_service_keeps_its_promises_and_settles() {
         world.template("good-last");
         world.settle();
         assert_eq!((world.here(), world.available()), (7, 7), "seed {seed}");
-        assert_eq!(world.record.spec.instance.env["V"], "good-last", "seed {seed}: a good one is not taken back");
+        assert_eq!(
+            world.record.spec.instance.env["V"], "good-last",
+            "seed {seed}: a good one is not taken back"
+        );
         assert!(world.look(|look| world.instances.iter().all(|seen| look.current(seen))), "seed {seed}");
         world.record.deleting = true;
         while !world.step().gone {
@@ -496,7 +501,9 @@ fn runs_are_counted_exactly() {
                     }
                     // Its node is lost, or somebody deletes it.
                     (Phase::Running, 4) => seen.phase = Phase::Pending,
-                    (Phase::Running | Phase::Stopped, 5) => (seen.asked, seen.phase) = (Run::Gone, Phase::Deleting),
+                    (Phase::Running | Phase::Stopped, 5) => {
+                        (seen.asked, seen.phase) = (Run::Gone, Phase::Deleting)
+                    }
                     _ => {}
                 }
             }
@@ -511,8 +518,13 @@ fn runs_are_counted_exactly() {
 }
 
 fn cron(overlap: Overlap, keep: u32) -> World {
-    let mode =
-        Mode::Cron { schedule: "*/5 * * * *".into(), time_zone: None, overlap, keep, run: RunPolicy::default() };
+    let mode = Mode::Cron {
+        schedule: "*/5 * * * *".into(),
+        time_zone: None,
+        overlap,
+        keep,
+        run: RunPolicy::default(),
+    };
     World::new(1, mode)
 }
 
