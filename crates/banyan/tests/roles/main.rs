@@ -164,3 +164,63 @@ fn separate_roles_keep_their_promises_when_each_of_them_is_killed() {
     operator.good(&["instance", "delete", "web"]);
     assert_eq!(Remains::look(&second.data(), &second.tag), Remains::default());
 }
+
+#[test]
+fn a_zone_is_emptied_into_another_and_removed_for_good() {
+    let (east, west) = (Cloud::new(), Cloud::new());
+    let (rest, link) = (free_port(), free_port());
+    let data = east.data().join("root");
+    let config = format!(
+        "data = \"{}\"\nlisten = \"127.0.0.1:{rest}\"\nlink_listen = \"127.0.0.1:{link}\"\nnames = [\"127.0.0.1\"]\n",
+        data.display()
+    );
+    let _root = Role::start(&east, "root", &config);
+    let admin: Value = serde_json::from_slice(&std::fs::read(data.join("admin.json")).unwrap()).unwrap();
+    let token = admin["token"].as_str().unwrap().to_owned();
+    let operator = Operator { home: &east, endpoint: format!("http://127.0.0.1:{rest}"), token };
+    let join = |cloud, name: &str| {
+        let (https, mqtt) = (free_port(), free_port());
+        let token = operator.good(&["enroll", "zone"]);
+        let config = format!(
+            "name = \"{name}\"\ndata = \"{}\"\nroot = \"https://127.0.0.1:{link}\"\ntoken = \"{}\"\n\
+             https_listen = \"127.0.0.1:{https}\"\nmqtt_listen = \"127.0.0.1:{mqtt}\"\nnames = [\"127.0.0.1\"]\n",
+            Cloud::data(cloud).join("zone").display(),
+            token.trim()
+        );
+        let zone = Role::start(cloud, "zone", &config);
+        let live = || operator.good(&["zone", "get", name]).contains("connected").then_some(());
+        until("the zone is there", live);
+        let token = operator.good(&["enroll", "node", "--zone", name]);
+        let node = Role::start(cloud, "node", &node_config(cloud, &format!("{name}-1"), https, mqtt, &token));
+        (zone, node)
+    };
+    let (mut gone, _east_node) = join(&east, "east");
+    let (_west_zone, _west_node) = join(&west, "west");
+
+    operator.good(&["zone", "cordon", "west"]);
+    operator.good(&["instance", "create", "web", "--image", "busybox", "--", "sleep", "100000"]);
+    assert_eq!(operator.get("web")["zone"], "east");
+    operator.good(&["zone", "uncordon", "west"]);
+    operator.good(&["zone", "drain", "east"]);
+    operator.wait("web", "it runs in the other zone", |seen| {
+        seen["phase"] == "running" && seen["zone"] == "west"
+    });
+    until("the first zone drops what is no longer its own", || {
+        (Remains::look(&east.data(), &east.tag) == Remains::default()).then_some(())
+    });
+
+    operator.good(&["zone", "remove", "east", "--yes"]);
+    gone.kill();
+    gone.again();
+    until("it is refused", || {
+        let log = std::fs::read_to_string(east.home.join("zone.log")).unwrap();
+        log.contains("no child of this parent").then_some(())
+    });
+    let zones = operator.good(&["zone", "list", "-o", "name"]);
+    assert_eq!(zones, "west\n");
+    assert_eq!(operator.get("web")["zone"], "west");
+    let story = operator.good(&["event", "list", "-o", "json"]);
+    assert!(story.contains("zone.remove") && story.contains("zone.mode"), "{story}");
+    operator.good(&["instance", "delete", "web"]);
+    assert_eq!(Remains::look(&west.data(), &west.tag), Remains::default());
+}

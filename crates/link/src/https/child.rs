@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use model::exchange::{Ack, Revision};
-use model::{Digest, Error, Observed, Result};
+use model::{Digest, Error, ErrorKind, Observed, Result};
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -71,7 +71,11 @@ impl Link {
                 }
                 Err(error) => error,
             };
-            tracing::debug!(%error, "no link to the parent");
+            match error.kind {
+                // Waiting does not help: somebody removed us, or we speak to the wrong parent.
+                ErrorKind::Forbidden => tracing::warn!(%error, "the parent does not let us in"),
+                _ => tracing::debug!(%error, "no link to the parent"),
+            }
             self.client.move_on(&error);
             if let Err(error) = self.client.reconnect() {
                 tracing::error!(%error, "no new connection to the parent");
