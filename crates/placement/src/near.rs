@@ -17,8 +17,8 @@ use crate::want::Want;
 
 /// An instance of a workload carries this label with the workload's name.
 pub(crate) const WORKLOAD_LABEL: &str = "banyan/workload";
-/// Half of the way around the earth: nothing is further away.
-const FAR_KM: f64 = 20_040.0;
+/// A preferred circle of a small radius draws at least this far.
+const DRAW_KM_MIN: f64 = 50.0;
 /// A preference of this weight counts as much as all that scoring looks at.
 const WEIGHT_ONE: i32 = 100;
 
@@ -221,9 +221,9 @@ fn way(ways: &Ways, slot: &Slot) -> Option<u32> {
     legs.iter().filter_map(sum).min()
 }
 
-/// The whole bonus within the circle, and less the further away.
+/// The whole bonus within the circle, half of it a radius away from it, and so on.
 fn nearness(here: Option<Area>, wanted: &Area) -> i32 {
     let Some(here) = here else { return 0 };
     let km = (here.distance_km(wanted) - f64::from(wanted.radius_km)).max(0.0);
-    (f64::from(ONE) * (1.0 - km / FAR_KM).max(0.0)) as i32
+    (f64::from(ONE) / (1.0 + km / f64::from(wanted.radius_km).max(DRAW_KM_MIN))) as i32
 }
