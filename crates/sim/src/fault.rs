@@ -17,7 +17,7 @@ impl World {
                 return;
             }
             self.node(actor).start();
-            self.node_act(actor);
+            self.node_begin(actor);
             self.node(actor).life
         };
         self.say(|| format!("start {actor}"));

@@ -30,15 +30,18 @@ struct Args {
     /// Print what happens.
     #[arg(long)]
     trace: bool,
-    /// Instead of faults: this many nodes, and ten times as many instances.
+    /// Instead of faults: this many nodes, without any.
     #[arg(long)]
     scale: Option<usize>,
+    /// With `--scale`: how many instances; ten for each node when not given.
+    #[arg(long)]
+    instances: Option<usize>,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if let Some(nodes) = args.scale {
-        return scale::run(nodes);
+        return scale::run(nodes, args.instances.unwrap_or(nodes * 10));
     }
     let mut failed = 0;
     for seed in args.first..args.first + args.seeds {

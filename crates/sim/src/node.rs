@@ -9,7 +9,6 @@ use model::{
 };
 use tier::{Child, Inbox};
 
-use crate::root::PAGE_BYTES;
 use crate::world::{Actor, Event, Message, Reporting, World};
 
 /// A container on the host, whoever watches it.
@@ -22,7 +21,15 @@ pub struct Container {
 
 type Disk = (Option<Revision>, BTreeMap<InstanceId, Assignment>);
 
+/// One write on its way to the disk: what changed.
+struct Pending {
+    at: Option<Revision>,
+    upserts: Vec<Assignment>,
+    removes: Vec<InstanceId>,
+}
+
 pub struct Node {
+    page_bytes: usize,
     pub actor: Actor,
     pub zone: Actor,
     pub life: u64,
@@ -30,15 +37,16 @@ pub struct Node {
     /// False once the host is lost for good.
     pub exists: bool,
     disk: Disk,
-    pending: BTreeMap<u64, Disk>,
+    pending: BTreeMap<u64, Pending>,
     writes: u64,
     pub containers: BTreeMap<InstanceId, Container>,
     reporting: Reporting,
 }
 
 impl Node {
-    pub fn new(actor: Actor, zone: Actor) -> Self {
+    pub fn new(actor: Actor, zone: Actor, page_bytes: usize) -> Self {
         Self {
+            page_bytes,
             actor,
             zone,
             life: 0,
@@ -56,7 +64,7 @@ impl Node {
         self.life += 1;
         let (at, kept) = self.disk.clone();
         let child = Child::new(self.life, facts(self.actor), Inbox::restore(at, kept.into_values()));
-        self.child = Some(child.paged(PAGE_BYTES));
+        self.child = Some(child.paged(self.page_bytes));
         self.pending.clear();
         self.reporting = Reporting::default();
     }
@@ -100,14 +108,17 @@ impl World {
         match message {
             Message::Desired(desired) => {
                 node.reporting.heard(desired.at.epoch);
-                if child.desired(*desired).is_ok_and(|changed| !changed.is_empty()) {
-                    let kept = child.assignments().map(|a| (a.id.clone(), a.clone())).collect();
-                    node.writes += 1;
-                    node.pending.insert(node.writes, (child.have_kept(), kept));
-                    let (life, write) = (node.life, node.writes);
-                    self.write(actor, life, write);
-                } else {
-                    self.node_poll(actor);
+                match child.desired(*desired) {
+                    Ok(changed) if !changed.is_empty() => {
+                        let upserts =
+                            changed.upserted.iter().filter_map(|id| child.assignment(id)).cloned().collect();
+                        node.writes += 1;
+                        let pending = Pending { at: child.have_kept(), upserts, removes: changed.removed };
+                        node.pending.insert(node.writes, pending);
+                        let (life, write) = (node.life, node.writes);
+                        self.write(actor, life, write);
+                    }
+                    _ => self.node_poll(actor),
                 }
             }
             Message::Ack { request, ack } => {
@@ -123,10 +134,26 @@ impl World {
     /// The desired set is on the disk: act on it.
     pub fn node_durable(&mut self, actor: Actor, write: u64) {
         let node = self.node(actor);
-        let Some(disk) = node.pending.remove(&write) else { return };
-        node.disk = disk;
-        self.node_act(actor);
+        let Some(pending) = node.pending.remove(&write) else { return };
+        let mut changed: Vec<InstanceId> = pending.removes.clone();
+        node.disk.0 = pending.at;
+        for id in &pending.removes {
+            node.disk.1.remove(id);
+        }
+        for assignment in pending.upserts {
+            changed.push(assignment.id.clone());
+            node.disk.1.insert(assignment.id.clone(), assignment);
+        }
+        self.node_act(actor, &changed);
         self.node_poll(actor);
+    }
+
+    /// A process that starts looks at everything that its disk has and its host runs.
+    pub fn node_begin(&mut self, actor: Actor) {
+        let node = self.node(actor);
+        let mut ids: Vec<InstanceId> = node.disk.1.keys().cloned().collect();
+        ids.extend(node.containers.keys().filter(|id| !node.disk.1.contains_key(*id)).cloned());
+        self.node_act(actor, &ids);
     }
 
     pub fn node_poll(&mut self, actor: Actor) {
@@ -136,33 +163,32 @@ impl World {
         self.send(actor, zone, Message::Poll { have });
     }
 
-    /// Makes what is on the disk true, and says how it is.
-    pub fn node_act(&mut self, actor: Actor) {
-        let node = self.node(actor);
-        if node.child.is_none() {
-            return;
-        }
-        let wanted = node.disk.1.clone();
-        node.containers.retain(|id, _| wanted.get(id).is_some_and(|a| a.run == Run::Running));
-        let mut starts = Vec::new();
-        for (id, assignment) in wanted.iter().filter(|(_, a)| a.run == Run::Running) {
-            match node.containers.get_mut(id) {
-                Some(container) => container.generation = container.generation.max(assignment.generation),
-                None => starts.push((id.clone(), assignment.generation)),
+    /// Makes what is on the disk true for these instances, and says how they are.
+    fn node_act(&mut self, actor: Actor, ids: &[InstanceId]) {
+        for id in ids {
+            let node = self.node(actor);
+            if node.child.is_none() {
+                return;
             }
+            let wanted = node.disk.1.get(id).filter(|assignment| assignment.run == Run::Running);
+            let Some(generation) = wanted.map(|assignment| assignment.generation) else {
+                node.containers.remove(id);
+                continue;
+            };
+            match node.containers.get_mut(id) {
+                Some(container) => container.generation = container.generation.max(generation),
+                None => {
+                    let token = self.between(0, i64::MAX - 1) as u64;
+                    let container = Container { generation, running: false, token };
+                    self.node(actor).containers.insert(id.clone(), container);
+                    let took = self.between(15, 80);
+                    self.after_ms(took, Event::Started { actor, id: id.clone(), token });
+                }
+            }
+            let generation = self.node(actor).containers[id].generation;
+            self.checks.holds(id, generation, actor);
         }
-        for (id, generation) in starts {
-            let token = self.between(0, i64::MAX - 1) as u64;
-            self.node(actor).containers.insert(id.clone(), Container { generation, running: false, token });
-            let took = self.between(15, 80);
-            self.after_ms(took, Event::Started { actor, id, token });
-        }
-        let held: Vec<(InstanceId, Generation)> =
-            self.node(actor).containers.iter().map(|(id, c)| (id.clone(), c.generation)).collect();
-        for (id, generation) in held {
-            self.checks.holds(&id, generation, actor);
-        }
-        self.node_observe(actor);
+        self.node_observe(actor, ids);
     }
 
     pub fn node_started(&mut self, actor: Actor, id: &InstanceId, token: u64) {
@@ -170,13 +196,17 @@ impl World {
         if let Some(container) = node.containers.get_mut(id).filter(|c| c.token == token) {
             container.running = true;
         }
-        self.node_observe(actor);
+        self.node_observe(actor, std::slice::from_ref(id));
     }
 
-    fn node_observe(&mut self, actor: Actor) {
+    fn node_observe(&mut self, actor: Actor, ids: &[InstanceId]) {
         let node = self.node(actor);
         let Some(child) = node.child.as_mut() else { return };
-        for (id, assignment) in &node.disk.1 {
+        for id in ids {
+            let Some(assignment) = node.disk.1.get(id) else {
+                child.forget(id);
+                continue;
+            };
             let phase = match (assignment.run, node.containers.get(id)) {
                 (Run::Gone, _) => Phase::Gone,
                 (Run::Stopped, _) => Phase::Stopped,
@@ -186,11 +216,6 @@ impl World {
             let mut seen = ObservedInstance::new(id.clone(), assignment.generation, phase);
             seen.node = Some(child.facts().name.clone());
             child.observe(seen);
-        }
-        for id in child.observed_ids() {
-            if !node.disk.1.contains_key(&id) {
-                child.forget(&id);
-            }
         }
         self.node_report(actor);
     }

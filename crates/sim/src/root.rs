@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{InstanceId, Timestamp, ZoneId};
+use model::{InstanceId, Phase, Timestamp, ZoneId};
 use root::tables::{InstanceRecord, StatusRecord};
 use root::tree::core::{Core, Folded};
 use tier::{Decision, Leases, ParentConfig};
@@ -10,8 +10,6 @@ use tier::{Decision, Leases, ParentConfig};
 use crate::world::{Message, ROOT, World, actor_of, child_id};
 
 pub const LEASES: Leases = Leases { lease_ms: 10_000, gone_grace_ms: 5_000, avoid_ms: 5_000 };
-/// Small, so that sets travel in several pages.
-pub const PAGE_BYTES: usize = 2_048;
 const BATCH: usize = 256;
 
 /// One commit on its way to the disk.
@@ -21,6 +19,7 @@ pub struct Pending {
 }
 
 pub struct Root {
+    page_bytes: usize,
     pub life: u64,
     pub core: Option<Core>,
     zones: usize,
@@ -30,11 +29,14 @@ pub struct Root {
     pub pending: BTreeMap<u64, Pending>,
     writes: u64,
     busy: bool,
+    /// How many statuses say that it runs.
+    pub running: usize,
 }
 
 impl Root {
-    pub fn new(zones: usize) -> Self {
+    pub fn new(zones: usize, page_bytes: usize) -> Self {
         Self {
+            page_bytes,
             life: 0,
             core: None,
             zones,
@@ -43,13 +45,29 @@ impl Root {
             pending: BTreeMap::new(),
             writes: 0,
             busy: false,
+            running: 0,
         }
+    }
+
+    fn status_keep(&mut self, status: StatusRecord) {
+        let runs = usize::from(status.phase == Phase::Running);
+        let before = self.statuses.insert(status.id.clone(), status);
+        let ran = usize::from(before.is_some_and(|before| before.phase == Phase::Running));
+        self.running = self.running + runs - ran;
+    }
+
+    fn status_drop(&mut self, id: &InstanceId) {
+        let before = self.statuses.remove(id);
+        self.running -= usize::from(before.is_some_and(|before| before.phase == Phase::Running));
     }
 
     pub fn start(&mut self, now: Timestamp) {
         self.life += 1;
-        let config =
-            ParentConfig { leases: LEASES, page_bytes: PAGE_BYTES, ..ParentConfig::over_zones(self.life) };
+        let config = ParentConfig {
+            leases: LEASES,
+            page_bytes: self.page_bytes,
+            ..ParentConfig::over_zones(self.life)
+        };
         let mut core = Core::new(config);
         for zone in 1..=self.zones {
             core.zone_add(&ZoneId::from_random(zone as u128), None, now);
@@ -120,11 +138,11 @@ impl World {
 
     pub fn root_durable(&mut self, write: u64) {
         let Some(pending) = self.root.pending.remove(&write) else { return };
-        let Some(core) = self.root.core.as_mut() else { return };
+        let Some(mut core) = self.root.core.take() else { return };
         self.root.busy = false;
         for (decision, status) in pending.decided {
             if self.root.records.contains_key(&decision.id) {
-                self.root.statuses.insert(decision.id.clone(), status.clone());
+                self.root.status_keep(status.clone());
                 core.committed(&decision, status);
             } else {
                 core.rejected(&decision);
@@ -134,12 +152,13 @@ impl World {
             let id = &item.status.id;
             if item.gone {
                 self.root.records.remove(id);
-                self.root.statuses.remove(id);
+                self.root.status_drop(id);
             } else {
-                self.root.statuses.insert(id.clone(), item.status.clone());
+                self.root.status_keep(item.status.clone());
             }
             core.folded(&item);
         }
+        self.root.core = Some(core);
         self.root_step();
     }
 

@@ -14,9 +14,12 @@ const STORM_MS: i64 = 60_000;
 const CALM_MS: i64 = 90_000;
 const INSTANCES_MAX: usize = 40;
 const TICK_MS: i64 = 500;
+/// Small, so that sets travel in several pages.
+const PAGE_BYTES: usize = 2_048;
 
 pub fn seed(seed: u64, trace: bool) -> Result<(), String> {
-    let mut world = World::new(seed, 3, 4, trace);
+    let mut world = World::new(seed, 3, 4, PAGE_BYTES);
+    world.trace = trace;
     let mut wishes = Wishes::new();
     world.weather = Weather {
         loss: [0.0, 0.02, 0.2][world.between(0, 2) as usize],
@@ -188,7 +191,7 @@ mod tests {
     #[test]
     fn a_seed_replays_the_same_run() {
         let trail = |seed| {
-            let mut world = crate::world::World::new(seed, 2, 2, false);
+            let mut world = crate::world::World::new(seed, 2, 2, super::PAGE_BYTES);
             world.weather.delay_max_ms = 40;
             world.after_ms(10, crate::world::Event::User);
             world.after_ms(20, crate::world::Event::Fault);

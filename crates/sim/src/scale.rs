@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use model::{Phase, Run};
+use model::Run;
 
 use crate::check::Wishes;
 use crate::world::World;
@@ -12,9 +12,16 @@ const STEPS: usize = 10;
 /// The unit of times in `/proc`, the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-pub fn run(nodes: usize) -> anyhow::Result<()> {
+pub fn run(nodes: usize, instances: usize) -> anyhow::Result<()> {
     let zones = nodes.div_ceil(NODES_PER_ZONE).max(1);
-    let mut world = World::new(1, zones, nodes.div_ceil(zones), false);
+    let mut world = World::new(1, zones, nodes.div_ceil(zones), tier::PAGE_BYTES_MAX);
+    let mut like = world.record();
+    let per_node = instances.div_ceil(nodes) as u64;
+    // The fleet is four fifths full at the end.
+    std::sync::Arc::make_mut(&mut like.spec).cpu = model::Cpu((16_000 * 4 / 5 / per_node).max(1));
+    std::sync::Arc::make_mut(&mut like.spec).memory =
+        model::Bytes((model::Bytes::gib(32).0 * 4 / 5 / per_node).max(1));
+    std::sync::Arc::make_mut(&mut like.spec).constraints = Default::default();
     let mut wishes = Wishes::new();
     let settled = world.now.plus_ms(2_000);
     world.run_until(settled, &mut wishes, false).map_err(anyhow::Error::msg)?;
@@ -23,15 +30,16 @@ pub fn run(nodes: usize) -> anyhow::Result<()> {
     for step in 1..=STEPS {
         let (began, cpu) = (Instant::now(), cpu_s());
         let simulated = world.now;
-        let count = nodes * 10 / STEPS;
+        let count = instances / STEPS;
         for _ in 0..count {
             let mut record = world.record();
-            std::sync::Arc::make_mut(&mut record.spec).cpu = model::Cpu(500);
+            // Instances of a workload share their spec and their image.
+            (record.spec, record.image) = (like.spec.clone(), like.image.clone());
             wishes.insert(record.id.clone(), Run::Running);
             world.root.accept(record);
         }
         world.root_step();
-        while world.root.statuses.values().filter(|s| s.phase == Phase::Running).count() < step * count {
+        while world.root.running < step * count {
             let until = world.now.plus_ms(100);
             world.run_until(until, &mut wishes, false).map_err(anyhow::Error::msg)?;
             anyhow::ensure!(

@@ -144,7 +144,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, zones: usize, nodes_per_zone: usize, trace: bool) -> Self {
+    pub fn new(seed: u64, zones: usize, nodes_per_zone: usize, page_bytes: usize) -> Self {
         let rng = StdRng::seed_from_u64(seed);
         let start = Timestamp(1_800_000_000_000_000);
         let zone_of = |n: usize| 1 + n / nodes_per_zone.max(1);
@@ -152,12 +152,14 @@ impl World {
             now: start,
             rng,
             weather: Weather::FAIR,
-            root: Root::new(zones),
-            zones: (0..zones).map(|n| Zone::new(1 + n)).collect(),
-            nodes: (0..zones * nodes_per_zone).map(|n| Node::new(1 + zones + n, zone_of(n))).collect(),
+            root: Root::new(zones, page_bytes),
+            zones: (0..zones).map(|n| Zone::new(1 + n, page_bytes)).collect(),
+            nodes: (0..zones * nodes_per_zone)
+                .map(|n| Node::new(1 + zones + n, zone_of(n), page_bytes))
+                .collect(),
             checks: Checks::default(),
             cut: BTreeSet::new(),
-            trace,
+            trace: false,
             heap: BinaryHeap::new(),
             events: BTreeMap::new(),
             seq: 0,

@@ -8,15 +8,16 @@ use tier::ledger::Write;
 use tier::{Decision, ParentConfig};
 use zone::core::{Core, Kept};
 
-use crate::root::{LEASES, PAGE_BYTES};
+use crate::root::LEASES;
 use crate::world::{Actor, Message, ROOT, Reporting, World, actor_of, child_id};
 
 pub struct Zone {
+    page_bytes: usize,
     pub actor: Actor,
     pub life: u64,
     pub core: Option<Core>,
-    /// The disk: the writes that became durable, in order.
-    disk: Vec<Write>,
+    /// The disk: the last durable write of every key.
+    disk: BTreeMap<String, Write>,
     pending: BTreeMap<u64, (Vec<Write>, Vec<Decision>)>,
     writes: u64,
     deciding: bool,
@@ -28,12 +29,13 @@ pub struct Zone {
 }
 
 impl Zone {
-    pub fn new(actor: Actor) -> Self {
+    pub fn new(actor: Actor, page_bytes: usize) -> Self {
         Self {
+            page_bytes,
             actor,
             life: 0,
             core: None,
-            disk: Vec::new(),
+            disk: BTreeMap::new(),
             pending: BTreeMap::new(),
             writes: 0,
             deciding: false,
@@ -46,12 +48,12 @@ impl Zone {
     pub fn start(&mut self, now: Timestamp) {
         self.life += 1;
         let mut kept = Kept::default();
-        kept.apply(&self.disk);
-        self.compact();
+        let writes: Vec<Write> = self.disk.values().cloned().collect();
+        kept.apply(&writes);
         let name = format!("zone-{}", self.actor);
         let config = ParentConfig {
             leases: LEASES,
-            page_bytes: PAGE_BYTES,
+            page_bytes: self.page_bytes,
             ..ParentConfig::over_nodes(&name, self.life)
         };
         self.core = Some(Core::new(name.parse().expect("a name"), "sim", config, kept, now));
@@ -59,13 +61,6 @@ impl Zone {
         self.deciding = false;
         self.reporting = Reporting::default();
         self.node_waiting.clear();
-    }
-
-    /// Keeps only the last write of every key.
-    fn compact(&mut self) {
-        let last: BTreeMap<String, Write> =
-            self.disk.drain(..).map(|write| (write.key.clone(), write)).collect();
-        self.disk = last.into_values().filter(|write| write.value.is_some()).collect();
     }
 
     pub fn kill(&mut self) {
@@ -131,7 +126,12 @@ impl World {
     pub fn zone_durable(&mut self, actor: Actor, write: u64) {
         let zone = self.zone(actor);
         let Some((writes, decisions)) = zone.pending.remove(&write) else { return };
-        zone.disk.extend(writes);
+        for write in writes {
+            match write.value {
+                Some(_) => drop(zone.disk.insert(write.key.clone(), write)),
+                None => drop(zone.disk.remove(&write.key)),
+            }
+        }
         let Some(core) = zone.core.as_mut() else { return };
         if !decisions.is_empty() {
             zone.deciding = false;

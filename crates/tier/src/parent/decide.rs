@@ -10,6 +10,8 @@ use super::{Parent, Place, want_of};
 
 /// Fleets up to this size are explained candidate by candidate with every decision.
 const EXPLAIN_FLEET_MAX: usize = 256;
+/// When more than this wait at once, those that find a place are explained briefly.
+const EXPLAIN_WAITING_MAX: usize = 64;
 
 #[derive(Debug, Clone)]
 pub struct Decision {
@@ -48,7 +50,9 @@ impl Parent {
         let want = want_of(&held.assignment, &held.avoid);
         let chosen = self.fleet.place(&want);
         let explanation = match &chosen {
-            Ok(choice) if self.fleet.len() > EXPLAIN_FLEET_MAX => {
+            Ok(choice)
+                if self.fleet.len() > EXPLAIN_FLEET_MAX || self.waiting.len() > EXPLAIN_WAITING_MAX =>
+            {
                 self.explain_briefly(&choice.child, choice.score, now)
             }
             _ => self.fleet.explain(&want, &self.config.by, now),
@@ -134,16 +138,19 @@ impl Parent {
             self.fleet.release(&decision.id);
             return;
         };
-        held.deciding = false;
-        self.fleet.release(&decision.id);
+        let reserved = std::mem::replace(&mut held.deciding, false);
         let id = decision.id.clone();
-        if held.assignment.run == Run::Gone {
+        // A child that was lost in the meantime does not get it; nobody was told of this generation.
+        if held.assignment.run == Run::Gone
+            || !self.children.get(&place.child).is_some_and(|child| child.alive)
+        {
+            held.last = held.last.max(place.generation);
+            self.fleet.release(&id);
             self.settle(&id);
             return;
         }
-        let generation = place.generation;
-        held.seen = Some(ObservedInstance::new(id.clone(), generation, Phase::Placed));
-        self.put(&id, place.clone());
+        held.seen = Some(ObservedInstance::new(id.clone(), place.generation, Phase::Placed));
+        self.put(&id, place.clone(), reserved);
     }
 
     /// The decision could not be kept: decide again.

@@ -246,7 +246,7 @@ impl Parent {
         let Some(held) = self.wants.get_mut(&id) else { return };
         held.last = last;
         if let Some(place) = place {
-            self.put(&id, place);
+            self.put(&id, place, false);
         }
     }
 
@@ -329,12 +329,15 @@ impl Parent {
         }
     }
 
-    pub(crate) fn put(&mut self, id: &InstanceId, place: Place) {
+    /// Puts an instance on its place; `reserved` when the room is taken for it already.
+    pub(crate) fn put(&mut self, id: &InstanceId, place: Place, reserved: bool) {
         let Some(held) = self.wants.get_mut(id) else { return };
         held.last = held.last.max(place.generation);
-        let want = want_of(&held.assignment, &held.avoid);
+        let want = (!reserved).then(|| want_of(&held.assignment, &held.avoid));
         *self.placed_count.entry(place.child.clone()).or_default() += 1;
-        self.occupy(&want, &place.child);
+        if let Some(want) = want {
+            self.occupy(&want, &place.child);
+        }
         if let Some(held) = self.wants.get_mut(id) {
             held.place = Some(place);
             held.deciding = false;
