@@ -4,6 +4,7 @@ use model::exchange::Revision;
 use model::{Assignment, Desired, Facts, InstanceId, Observed, ObservedInstance, RevisionedSet};
 
 use crate::inbox::{Changed, Inbox, Refused};
+use crate::intern::Intern;
 use crate::outbox::{Outbox, PAGE_BYTES_MAX};
 
 #[derive(Debug)]
@@ -11,6 +12,7 @@ pub struct Child {
     desired: Inbox<Assignment>,
     observed: Outbox<ObservedInstance>,
     page_bytes: usize,
+    intern: Intern,
     facts: Facts,
     /// The facts that the parent was last told.
     facts_told: Option<Facts>,
@@ -20,7 +22,8 @@ impl Child {
     /// `kept` is the desired set from the ledger; `epoch` is larger than in every earlier life.
     pub fn new(epoch: u64, facts: Facts, kept: Inbox<Assignment>) -> Self {
         let observed = Outbox::new(epoch);
-        Self { desired: kept, observed, page_bytes: PAGE_BYTES_MAX, facts, facts_told: None }
+        let intern = Intern::default();
+        Self { desired: kept, observed, page_bytes: PAGE_BYTES_MAX, intern, facts, facts_told: None }
     }
 
     /// Reports in pages of this size instead of the usual.
@@ -57,7 +60,8 @@ impl Child {
     }
 
     /// Takes a desired set. When it cannot be applied the whole one is asked for next.
-    pub fn desired(&mut self, set: Desired) -> Result<Changed, Refused> {
+    pub fn desired(&mut self, mut set: Desired) -> Result<Changed, Refused> {
+        set.upserts.iter_mut().for_each(|assignment| self.intern.share(assignment));
         let taken = self.desired.apply(set);
         if taken == Err(Refused::NeedWhole) {
             self.desired.ask_whole();

@@ -5,6 +5,7 @@ use model::{Assignment, Result};
 
 use crate::child::Child;
 use crate::inbox::{Changed, Inbox};
+use crate::intern::Intern;
 use crate::ledger::{Ledger, Write};
 
 pub const DESIRED_AT: &str = "desired-at";
@@ -28,5 +29,10 @@ pub fn writes(child: &Child, changed: &Changed) -> Vec<Write> {
 pub fn read(ledger: &Ledger) -> Result<Inbox<Assignment>> {
     let at: Option<Option<Revision>> = ledger.get(DESIRED_AT)?;
     let assignments = ledger.list::<Assignment>(ASSIGNMENT)?;
-    Ok(Inbox::restore(at.flatten(), assignments.into_iter().map(|(_, assignment)| assignment)))
+    let mut intern = Intern::default();
+    let shared = assignments.into_iter().map(|(_, mut assignment)| {
+        intern.share(&mut assignment);
+        assignment
+    });
+    Ok(Inbox::restore(at.flatten(), shared))
 }

@@ -17,6 +17,7 @@
 mod child;
 mod doors;
 pub mod inbox;
+mod intern;
 pub mod kept;
 pub mod ledger;
 mod outbox;
@@ -27,6 +28,7 @@ mod way;
 pub use child::Child;
 pub use doors::Doors;
 pub use inbox::{Inbox, Refused};
+pub use intern::Intern;
 pub use outbox::{Outbox, PAGE_BYTES_MAX};
 pub use parent::{ChildStatus, Decision, Fold, Leases, Parent, ParentConfig, Place};
 pub use way::Way;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tier::inbox::Refused;
 use tier::kept::{self, ASSIGNMENT, DESIRED_AT};
 use tier::ledger::{Ledger, Write};
-use tier::{Child, Decision, Inbox, Parent, ParentConfig, Place};
+use tier::{Child, Decision, Inbox, Intern, Parent, ParentConfig, Place};
 
 use crate::stuck::UnderWay;
 
@@ -53,10 +53,14 @@ pub struct Kept {
 
 impl Kept {
     pub fn read(ledger: &Ledger) -> Result<Self> {
+        let mut intern = Intern::default();
         let assignments = ledger
             .list::<Assignment>(ASSIGNMENT)?
             .into_iter()
-            .map(|(_, item)| (item.id.clone(), item))
+            .map(|(_, mut item)| {
+                intern.share(&mut item);
+                (item.id.clone(), item)
+            })
             .collect();
         let mut places = BTreeMap::new();
         for (id, place) in ledger.list::<KeptPlace>(PLACE)? {
@@ -434,3 +438,6 @@ fn nowhere(explanation: &model::Explanation) -> String {
     }
     format!("no node of {} fits ({})", explanation.by, reasons.join("; "))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+use std::sync::Arc;
+
+use model::{
+    Arch, Bytes, Cpu, ImageId, ImageManifest, InstanceSpec, Platform, Resources, RevisionedSet, RuntimeKind,
+    TenantId,
+};
+
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_000_000_000);
+
+/// A zone with its disk and the nodes under it.
+struct World {
+    core: Core,
+    disk: Kept,
+    nodes: BTreeMap<ChildId, Child>,
+    rev: u64,
+    epoch: u64,
+}
+
+fn config(epoch: u64) -> ParentConfig {
+    ParentConfig::over_nodes("east", epoch)
+}
+
+fn facts(name: &str, cores: u64) -> Facts {
+    Facts {
+        archs: vec![Arch::Amd64],
+        runtimes: vec![RuntimeKind::Container],
+        capacity: Resources { cpu: Cpu(cores * 1000), memory: Bytes::gib(8), disk: Bytes::gib(8) },
+        ..Facts::new(name.parse().expect("a name"), "1")
+    }
+}
+
+fn assignment(number: u128, change: impl FnOnce(&mut InstanceSpec)) -> Assignment {
+    let mut spec = InstanceSpec { cpu: Cpu(1000), ..InstanceSpec::new("busybox") };
+    change(&mut spec);
+    Assignment {
+        id: InstanceId::from_random(number),
+        tenant: TenantId::from_random(1),
+        name: format!("i-{number}").parse().expect("a name"),
+        generation: Generation { major: 1, minor: 0 },
+        run: Run::Running,
+        restart_count: 0,
+        spec: Arc::new(spec),
+        group: None,
+        image: Arc::new(ImageManifest {
+            id: ImageId::from_random(1),
+            platform: Platform { arch: Arch::Amd64 },
+            layers: Vec::new(),
+            entrypoint: Vec::new(),
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            user: None,
+            workdir: None,
+        }),
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let core = Core::new("east".parse().expect("a name"), "1", config(1), Kept::default(), NOW);
+        Self { core, disk: Kept::default(), nodes: BTreeMap::new(), rev: 0, epoch: 1 }
+    }
+
+    fn node(&mut self, name: &str, cores: u64) -> ChildId {
+        let id = ChildId::from(format!("id-{name}").as_str());
+        self.nodes.insert(id.clone(), Child::new(1, facts(name, cores), Inbox::default()));
+        self.settle();
+        id
+    }
+
+    /// Root says what the zone should hold beside what it has.
+    fn tell(&mut self, upserts: Vec<Assignment>) {
+        let base = self.core.have();
+        self.rev += 1;
+        let at = Revision { epoch: 1, rev: self.rev };
+        let set = RevisionedSet { base, at, upserts, removes: Vec::new(), more: false };
+        let writes = self.core.desired(set).expect("applies");
+        self.disk.apply(&writes);
+        self.settle();
+    }
+
+    /// Lets everybody hear of everything until nothing changes.
+    fn settle(&mut self) {
+        for _ in 0..6 {
+            let step = self.core.step(NOW);
+            self.disk.apply(&step.writes);
+            self.core.committed(&step.decisions);
+            for (id, node) in &mut self.nodes {
+                follow(&mut self.core, id, node);
+            }
+        }
+    }
+
+    /// The process starts again from its disk.
+    fn restart(&mut self) {
+        let kept = std::mem::take(&mut self.disk);
+        self.epoch += 1;
+        let copy =
+            Kept { assignments: kept.assignments.clone(), places: kept.places.clone(), ..Kept::default() };
+        self.disk = Kept { modes: kept.modes.clone(), labels: kept.labels.clone(), ..copy };
+        self.disk.removed = kept.removed.clone();
+        self.core = Core::new("east".parse().expect("a name"), "1", config(self.epoch), kept, NOW);
+        self.settle();
+    }
+
+    fn phase(&self, number: u128) -> Option<Phase> {
+        self.core.observed_get(&InstanceId::from_random(number)).map(|seen| seen.phase)
+    }
+
+    fn place(&self, number: u128) -> Option<ChildId> {
+        self.core.node_of(&InstanceId::from_random(number))
+    }
+}
+
+/// A node that does what it is told and says so.
+fn follow(core: &mut Core, id: &ChildId, node: &mut Child) {
+    while let Some(desired) = core.node_desired(id, node.have()) {
+        node.desired(desired).expect("applies");
+    }
+    let held: Vec<_> = node.assignments().map(|a| (a.id.clone(), a.generation, a.run)).collect();
+    for (id, generation, run) in held {
+        let phase = if run == Run::Gone { Phase::Gone } else { Phase::Running };
+        node.observe(ObservedInstance::new(id, generation, phase));
+    }
+    for id in node.observed_ids() {
+        if node.assignment(&id).is_none() {
+            node.forget(&id);
+        }
+    }
+    core.node_observed(id, node.report_whole(), NOW);
+}
+
+#[test]
+fn an_instance_is_placed_and_root_hears_of_it() {
+    let mut world = World::new();
+    let node = world.node("n1", 4);
+    world.tell(vec![assignment(1, |_| {})]);
+    assert_eq!((world.place(1), world.phase(1)), (Some(node), Some(Phase::Running)));
+    let told = world.core.report(None).expect("news");
+    assert_eq!(told.set.upserts.len(), 1);
+    assert_eq!(told.facts.free.expect("an aggregate").cpu, Cpu(3000));
+}
+
+#[test]
+fn a_restart_keeps_places_modes_labels_and_who_was_removed() {
+    let mut world = World::new();
+    let node = world.node("n1", 4);
+    world.node("n2", 4);
+    world.tell(vec![assignment(1, |spec| spec.constraints.node = Some("n1".to_owned()))]);
+    let generation = world.disk.places[&InstanceId::from_random(1)].generation;
+    let writes = world.core.node_mode("n2", PlaceMode::Cordoned, false).expect("known");
+    world.disk.apply(&writes);
+    let set = Labels::from([("rack".to_owned(), "r1".to_owned())]);
+    let writes = world.core.node_label("n1", &set, &[]).expect("known");
+    world.disk.apply(&writes);
+    world.restart();
+    assert_eq!(world.place(1), Some(node));
+    assert_eq!(world.disk.places[&InstanceId::from_random(1)].generation, generation);
+    let reports = world.core.nodes();
+    assert_eq!(reports[0].facts.labels["rack"], ["r1"]);
+    assert_eq!(reports[1].mode, PlaceMode::Cordoned);
+}
+
+#[test]
+fn what_fits_nowhere_is_refused_with_the_reason() {
+    let mut world = World::new();
+    world.node("n1", 1);
+    world.tell(vec![assignment(1, |spec| spec.cpu = Cpu(2000))]);
+    let seen = world.core.observed_get(&InstanceId::from_random(1)).expect("told");
+    assert!(seen.refused);
+    assert_eq!(seen.message.as_deref(), Some("no node of east fits (n1: needs 2 CPU, 1 free)"));
+}
+
+#[test]
+fn a_drained_node_ends_empty_and_the_instance_runs_once() {
+    let mut world = World::new();
+    let first = world.node("n1", 4);
+    world.tell(vec![assignment(1, |_| {}), assignment(2, |_| {})]);
+    let second = world.node("n2", 4);
+    let writes = world.core.node_mode("n1", PlaceMode::Draining, false).expect("known");
+    world.disk.apply(&writes);
+    world.settle();
+    world.settle();
+    assert_eq!(world.nodes[&first].assignments().count(), 0);
+    assert_eq!(world.nodes[&second].assignments().count(), 2);
+    assert_eq!((world.phase(1), world.phase(2)), (Some(Phase::Running), Some(Phase::Running)));
+    assert!(world.core.node_mode("nobody", PlaceMode::Open, false).is_none());
+}
+
+#[test]
+fn a_removed_node_is_never_let_in_again() {
+    let mut world = World::new();
+    let first = world.node("n1", 4);
+    world.tell(vec![assignment(1, |_| {})]);
+    let second = world.node("n2", 4);
+    assert!(world.core.node_remove("n1", false).is_err(), "it lives and holds something");
+    assert!(world.core.node_remove("nobody", true).is_err());
+    let writes = world.core.node_remove("n1", true).expect("forced");
+    world.disk.apply(&writes);
+    world.settle();
+    assert_eq!(world.place(1), Some(second));
+    world.restart();
+    assert!(!world.core.admits(&first));
+    assert!(world.core.nodes().iter().all(|report| report.id != first.as_str()));
+}
+
+#[test]
+fn bad_labels_change_nothing() {
+    let mut world = World::new();
+    world.node("n1", 4);
+    let bad = Labels::from([("no spaces".to_owned(), "x".to_owned())]);
+    assert!(world.core.node_label("n1", &bad, &[]).is_err());
+    assert!(world.core.nodes()[0].facts.labels.is_empty());
+}
+
+#[test]
+fn who_gives_way_says_so_and_is_refused_upwards() {
+    let mut world = World::new();
+    world.node("n1", 1);
+    world.tell(vec![assignment(1, |_| {})]);
+    world.tell(vec![assignment(2, |spec| spec.priority = 10)]);
+    world.settle();
+    assert_eq!(world.phase(2), Some(Phase::Running));
+    let seen = world.core.observed_get(&InstanceId::from_random(1)).expect("told");
+    assert!(seen.refused);
+    let message = seen.message.clone().unwrap_or_default();
+    assert!(message.starts_with("gave way to i-2 (priority 10 over 0); no node of east fits"), "{message}");
+}
