@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Generation, InstanceId, Phase, Run};
+use model::{Generation, InstanceId, LossPolicy, Phase, Run};
 
 use crate::world::{Actor, World};
 
@@ -43,7 +43,11 @@ impl World {
                 .collect();
             let phase = self.root.statuses.get(id).map(|status| status.phase);
             let known = self.root.records.contains_key(id);
+            let waits = self.root.records.get(id).is_some_and(|record| record.spec.lost == LossPolicy::Wait);
+            let lost = self.nodes.iter().any(|node| !node.exists);
             let fine = match run {
+                // Its host is lost for good, and it was asked to wait for it.
+                Run::Running if waits && lost && phase == Some(Phase::Lost) => holders.is_empty(),
                 Run::Running => holders.len() == 1 && phase == Some(Phase::Running),
                 Run::Stopped => holders.is_empty() && phase == Some(Phase::Stopped),
                 Run::Gone => holders.is_empty() && !known,
@@ -53,6 +57,9 @@ impl World {
                     "{id} should be {run:?}: on hosts {holders:?}, known {known}, phase {phase:?}"
                 ));
             }
+        }
+        if let Some(node) = self.nodes.iter().find(|node| node.removed && !node.containers.is_empty()) {
+            return Some(format!("host {} was removed and still holds something", node.actor));
         }
         self.nodes.iter().filter(|node| node.exists).find_map(|node| {
             let id = node.containers.keys().find(|id| !wishes.contains_key(*id))?;

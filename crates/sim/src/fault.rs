@@ -1,11 +1,13 @@
 //! What goes wrong, and what comes back.
 
+use model::PlaceMode;
+
 use crate::world::{Actor, Event, ROOT, World};
 
 impl World {
     /// Starts a process from its disk.
     pub fn start(&mut self, actor: Actor) {
-        let now = self.now;
+        let now = self.clock(actor);
         let life = if actor == ROOT {
             self.root.start(now);
             self.root.life
@@ -45,7 +47,9 @@ impl World {
     pub fn fault(&mut self) {
         let actors = self.actors() as i64;
         let actor = self.between(0, actors - 1) as Actor;
-        match self.between(0, 9) {
+        match self.between(0, 12) {
+            10 if actor <= self.zones.len() => self.clock_jump(actor),
+            11..=12 => self.freeze(actor),
             0..=4 if self.up(actor) => {
                 self.kill(actor);
                 let back = self.between(50, 25_000);
@@ -63,10 +67,23 @@ impl World {
         }
     }
 
+    fn clock_jump(&mut self, actor: Actor) {
+        let by = [-3_600_000, -20_000, -700, 20_000, 3_600_000][self.between(0, 4) as usize];
+        self.say(|| format!("the clock of {actor} jumps by {by} ms"));
+        *self.clocks.entry(actor).or_default() += by;
+    }
+
+    /// The process stands still; the network and the containers go on.
+    fn freeze(&mut self, actor: Actor) {
+        let until = self.now.plus_ms(self.between(500, 20_000));
+        self.say(|| format!("{actor} stands still"));
+        self.frozen.insert(actor, until);
+    }
+
     /// At most one node of every zone is lost for good, so that there is room for everything.
     fn lose_for_good(&mut self, actor: Actor) {
         let zone = self.node(actor).zone;
-        if self.nodes.iter().any(|node| node.zone == zone && !node.exists) {
+        if self.nodes.iter().any(|node| node.zone == zone && (!node.exists || node.removed)) {
             return;
         }
         self.say(|| format!("host {actor} is lost for good"));
@@ -90,14 +107,52 @@ impl World {
         self.after_ms(back, Event::Heal { a: actor, b: parent });
     }
 
+    /// An operator cordons, drains or opens a node, or removes one that is lost or empty.
+    pub fn operate(&mut self) {
+        let at = self.between(0, self.nodes.len() as i64 - 1) as usize;
+        let node = &self.nodes[at];
+        let (actor, zone) = (node.actor, node.zone);
+        let empty = node.containers.is_empty();
+        let alone = !self.nodes.iter().any(|other| other.zone == zone && (!other.exists || other.removed));
+        let may_go = !self.nodes[at].exists || (empty && alone && self.cut.is_empty());
+        let remove = may_go && self.chance(0.5);
+        let mode = [PlaceMode::Open, PlaceMode::Cordoned, PlaceMode::Draining, PlaceMode::Maintenance]
+            [self.between(0, 3) as usize];
+        let force = self.chance(0.3);
+        let name = format!("node-{actor}");
+        let Some(core) = self.zone(zone).core.as_mut() else { return };
+        let writes = match remove {
+            true => core.node_remove(&name, false).ok(),
+            false => core.node_mode(&name, mode, force),
+        };
+        let Some(writes) = writes else { return };
+        self.say(|| if remove { format!("remove {actor}") } else { format!("{mode:?} {actor}") });
+        self.node(actor).removed |= remove;
+        self.zone_write(zone, writes, Vec::new());
+        self.zone_step(zone);
+    }
+
+    /// Nodes are opened again, so that there is room for everything.
+    fn open_all(&mut self) {
+        for at in 0..self.nodes.len() {
+            let (name, zone) = (format!("node-{}", self.nodes[at].actor), self.nodes[at].zone);
+            let Some(core) = self.zone(zone).core.as_mut() else { continue };
+            if let Some(writes) = core.node_mode(&name, PlaceMode::Open, false) {
+                self.zone_write(zone, writes, Vec::new());
+            }
+        }
+    }
+
     /// Everything that can come back does.
     pub fn calm(&mut self) {
         self.cut.clear();
+        self.frozen.clear();
         self.weather = crate::world::Weather::FAIR;
         for actor in 0..self.actors() {
             if !self.up(actor) {
                 self.start(actor);
             }
         }
+        self.open_all();
     }
 }

@@ -11,6 +11,8 @@ use tier::{Child, Inbox};
 
 use crate::world::{Actor, Event, Message, Reporting, World};
 
+pub const NODE_CPU_MILLI: u64 = 8_000;
+
 /// A container on the host, whoever watches it.
 #[derive(Debug)]
 pub struct Container {
@@ -36,6 +38,8 @@ pub struct Node {
     pub child: Option<Child>,
     /// False once the host is lost for good.
     pub exists: bool,
+    /// True once its zone lets it in no more.
+    pub removed: bool,
     disk: Disk,
     pending: BTreeMap<u64, Pending>,
     writes: u64,
@@ -52,6 +56,7 @@ impl Node {
             life: 0,
             child: None,
             exists: true,
+            removed: false,
             disk: Disk::default(),
             pending: BTreeMap::new(),
             writes: 0,
@@ -90,7 +95,7 @@ fn facts(actor: Actor) -> Facts {
         archs: vec![Arch::Amd64],
         runtimes: vec![RuntimeKind::Container],
         labels: BTreeMap::from([("rack".to_owned(), vec![format!("r{}", actor % 4)])]),
-        capacity: Resources { cpu: Cpu(16_000), memory: Bytes::gib(32), disk: Bytes::gib(100) },
+        capacity: Resources { cpu: Cpu(NODE_CPU_MILLI), memory: Bytes::gib(32), disk: Bytes::gib(100) },
         largest: None,
         gpus: Vec::new(),
         cordoned: false,

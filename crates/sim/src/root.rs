@@ -97,7 +97,7 @@ impl Root {
 impl World {
     /// Decides, folds, and lets zones hear what changed.
     pub fn root_step(&mut self) {
-        let now = self.now;
+        let now = self.clock(ROOT);
         let Some(core) = self.root.core.as_mut() else { return };
         if !self.root.busy {
             let decided = core.decide(now, BATCH);
@@ -163,7 +163,7 @@ impl World {
     }
 
     pub fn root_message(&mut self, from: usize, message: Message) {
-        let now = self.now;
+        let now = self.clock(ROOT);
         let zone = child_id(from, true);
         let Some(core) = self.root.core.as_mut() else { return };
         match message {

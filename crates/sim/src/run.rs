@@ -1,11 +1,11 @@
 //! One seed: users and faults for a while, then calm, then everything must be as it was asked for.
 
 use model::{
-    Arch, Bytes, Cpu, ImageId, ImageManifest, InstanceId, InstanceSpec, Platform, Run, Spread, TenantId,
-    Timestamp,
+    Arch, Bytes, Cpu, ImageId, ImageManifest, InstanceId, InstanceSpec, LossPolicy, Platform, Run, Spread,
+    TenantId, Timestamp, WorkloadId,
 };
 use rand::Rng;
-use root::tables::InstanceRecord;
+use root::tables::{InstanceRecord, Owner};
 
 use crate::check::Wishes;
 use crate::world::{Event, ROOT, Weather, World};
@@ -29,6 +29,7 @@ pub fn seed(seed: u64, trace: bool) -> Result<(), String> {
     };
     world.after_ms(10, Event::User);
     world.after_ms(1_000, Event::Fault);
+    world.after_ms(2_000, Event::Operator);
     let storm_ends = world.now.plus_ms(STORM_MS);
     world.run_until(storm_ends, &mut wishes, true)?;
     world.calm();
@@ -52,6 +53,14 @@ impl World {
     }
 
     fn handle(&mut self, event: Event, wishes: &mut Wishes, storm: bool) {
+        let process = match &event {
+            Event::Deliver { to, .. } => Some(*to),
+            Event::Tick { actor, .. } | Event::Durable { actor, .. } => Some(*actor),
+            _ => None,
+        };
+        if let Some(ms) = process.and_then(|actor| self.held_up(actor)) {
+            return self.after_ms(ms, event);
+        }
         match event {
             Event::Deliver { from, to, message } => match to {
                 ROOT => self.root_message(from, message),
@@ -77,7 +86,12 @@ impl World {
                 let next = self.between(20, 2_500);
                 self.after_ms(next, Event::User);
             }
-            Event::Fault | Event::User => {}
+            Event::Operator if storm => {
+                self.operate();
+                let next = self.between(500, 8_000);
+                self.after_ms(next, Event::Operator);
+            }
+            Event::Fault | Event::User | Event::Operator => {}
         }
     }
 
@@ -151,6 +165,16 @@ impl World {
         if self.chance(0.3) {
             spec.constraints.spread = Some(Spread { group: "web".to_owned(), by: None, max_skew: None });
         }
+        if self.chance(0.1) {
+            spec.lost = LossPolicy::Wait;
+        }
+        if self.chance(0.3) {
+            spec.priority = [5, 10][self.between(0, 1) as usize];
+        }
+        let owner = self.chance(0.3).then(|| {
+            let workload = WorkloadId::from_random(self.between(1, 3) as u128);
+            Owner { workload, revision: 1, run: None, restart: 0, counted: false, max_unavailable: 1 }
+        });
         let image = ImageManifest {
             id: ImageId::from_random(1),
             platform: Platform { arch: Arch::Amd64 },
@@ -167,7 +191,7 @@ impl World {
             tenant: TenantId::from_random(1),
             spec: spec.into(),
             image: image.into(),
-            owner: None,
+            owner,
             run: Run::Running,
             restart_count: 0,
             created_at: self.now,

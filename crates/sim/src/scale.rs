@@ -5,6 +5,7 @@ use std::time::Instant;
 use model::Run;
 
 use crate::check::Wishes;
+use crate::node::NODE_CPU_MILLI;
 use crate::world::World;
 
 const NODES_PER_ZONE: usize = 1_000;
@@ -18,7 +19,7 @@ pub fn run(nodes: usize, instances: usize) -> anyhow::Result<()> {
     let mut like = world.record();
     let per_node = instances.div_ceil(nodes) as u64;
     // The fleet is four fifths full at the end.
-    std::sync::Arc::make_mut(&mut like.spec).cpu = model::Cpu((16_000 * 4 / 5 / per_node).max(1));
+    std::sync::Arc::make_mut(&mut like.spec).cpu = model::Cpu((NODE_CPU_MILLI * 4 / 5 / per_node).max(1));
     std::sync::Arc::make_mut(&mut like.spec).memory =
         model::Bytes((model::Bytes::gib(32).0 * 4 / 5 / per_node).max(1));
     std::sync::Arc::make_mut(&mut like.spec).constraints = Default::default();

@@ -63,6 +63,8 @@ pub enum Event {
     },
     Fault,
     User,
+    /// Somebody cordons, drains, opens or removes a node.
+    Operator,
     Heal {
         a: Actor,
         b: Actor,
@@ -141,6 +143,10 @@ pub struct World {
     /// When the disk of an actor is done with what it was given; writes keep their order.
     disks: BTreeMap<Actor, Timestamp>,
     pub messages: u64,
+    /// How far the clock of an actor is off.
+    pub clocks: BTreeMap<Actor, i64>,
+    /// Processes that stand still, and until when.
+    pub frozen: BTreeMap<Actor, Timestamp>,
 }
 
 impl World {
@@ -165,6 +171,8 @@ impl World {
             seq: 0,
             disks: BTreeMap::new(),
             messages: 0,
+            clocks: BTreeMap::new(),
+            frozen: BTreeMap::new(),
         };
         for actor in 0..=zones + world.nodes.len() {
             world.start(actor);
@@ -174,6 +182,17 @@ impl World {
 
     pub fn actors(&self) -> usize {
         1 + self.zones.len() + self.nodes.len()
+    }
+
+    /// The time as an actor's own clock tells it.
+    pub fn clock(&self, actor: Actor) -> Timestamp {
+        self.now.plus_ms(self.clocks.get(&actor).copied().unwrap_or(0))
+    }
+
+    /// Whether a process stands still; the event then comes to it when it goes on.
+    pub fn held_up(&self, actor: Actor) -> Option<i64> {
+        let until = self.frozen.get(&actor)?;
+        (*until > self.now).then(|| until.ms_since(self.now).max(1))
     }
 
     pub fn parent_of(&self, actor: Actor) -> Actor {

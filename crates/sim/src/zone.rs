@@ -71,7 +71,7 @@ impl Zone {
 
 impl World {
     pub fn zone_step(&mut self, actor: Actor) {
-        let now = self.now;
+        let now = self.clock(actor);
         let zone = self.zone(actor);
         let Some(core) = zone.core.as_mut() else { return };
         if !zone.deciding {
@@ -85,7 +85,7 @@ impl World {
         self.zone_report(actor);
     }
 
-    fn zone_write(&mut self, actor: Actor, writes: Vec<Write>, decisions: Vec<Decision>) {
+    pub fn zone_write(&mut self, actor: Actor, writes: Vec<Write>, decisions: Vec<Decision>) {
         let zone = self.zone(actor);
         zone.writes += 1;
         let (write, life) = (zone.writes, zone.life);
@@ -141,7 +141,7 @@ impl World {
     }
 
     pub fn zone_message(&mut self, actor: Actor, from: Actor, message: Message) {
-        let now = self.now;
+        let now = self.clock(actor);
         let zone = self.zone(actor);
         let Some(core) = zone.core.as_mut() else { return };
         match message {
