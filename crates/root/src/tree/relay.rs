@@ -71,8 +71,12 @@ impl TreeService {
     fn lives(&self) -> Vec<ZoneLife> {
         let snapshot = self.0.state.snapshot();
         let core = self.core();
-        let mut reports: HashMap<String, NodeReport> =
-            core.zones().into_iter().map(|report| (report.id.clone(), report)).collect();
+        let vitals = self.vitals();
+        let filled = |mut report: NodeReport| {
+            vitals.fill(&mut report);
+            (report.id.clone(), report)
+        };
+        let mut reports: HashMap<String, NodeReport> = core.zones().into_iter().map(filled).collect();
         reports.values_mut().for_each(|report| self.vitals().fill(report));
         let life = |zone: &ZoneId| {
             let child = ChildId::from(zone);
