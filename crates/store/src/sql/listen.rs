@@ -26,16 +26,29 @@ pub(super) async fn tell(connection: &mut AnyConnection, seq: i64) -> Result<(),
 pub(super) fn follow(url: String, reader: Reader, feed: Arc<Feed>) -> AbortHandle {
     let task = tokio::spawn(async move {
         let mut listener = None;
+        // An outage is told once, not with every look.
+        let mut warned = false;
         loop {
             if listener.is_none() {
-                listener = connect(&url).await;
+                listener = match connect(&url).await {
+                    Ok(listening) => Some(listening),
+                    Err(error) if warned => {
+                        tracing::debug!(%error, "the database still does not tell of changes");
+                        None
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the database does not tell of changes; it is asked instead");
+                        None
+                    }
+                };
+                warned = listener.is_none();
             }
             match next(&mut listener).await {
                 Some(seq) => feed.advance(seq),
                 None if feed.is_watched() => match reader.head().await {
                     Ok(seq) => feed.advance(seq),
                     Err(StoreError::Closed) => return,
-                    Err(error) => tracing::warn!(%error, "cannot look for changes of other servers"),
+                    Err(error) => tracing::debug!(%error, "cannot look for changes of other servers"),
                 },
                 None => {}
             }
@@ -44,20 +57,14 @@ pub(super) fn follow(url: String, reader: Reader, feed: Arc<Feed>) -> AbortHandl
     task.abort_handle()
 }
 
-async fn connect(url: &str) -> Option<PgListener> {
+async fn connect(url: &str) -> Result<PgListener, Error> {
     let connect = async {
         let mut listener = PgListener::connect(url).await?;
         listener.listen(CHANNEL).await?;
-        Ok::<_, Error>(listener)
+        Ok(listener)
     };
-    match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
-        Ok(Ok(listener)) => Some(listener),
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "the database does not tell of changes; it is asked instead");
-            None
-        }
-        Err(_) => None,
-    }
+    let late = || Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "no connection in time"));
+    tokio::time::timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// The change that was told of, or `None` when it is time to look. A listener that lost its connection is
