@@ -14,6 +14,8 @@ use work::Wake;
 
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
+/// The longest pause after a set that could not be kept, as on a full disk; questions wait for it.
+const TAKE_RETRY_MAX: Duration = Duration::from_secs(1);
 /// Questions answered at once; more wait.
 const ANSWERS_MAX: usize = 256;
 
@@ -41,6 +43,7 @@ pub async fn run(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>) {
 async fn receive(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<AtomicBool>) {
     let answers = Arc::new(Semaphore::new(ANSWERS_MAX));
     let mut epoch = None;
+    let mut retry = RETRY_FIRST;
     loop {
         match uplink.next().await {
             Down::Desired(desired) => {
@@ -49,9 +52,13 @@ async fn receive(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Ar
                     resend.store(true, Ordering::SeqCst);
                     owner.news().wake();
                 }
-                if let Err(error) = owner.take(desired).await {
-                    tracing::warn!(%error, "a desired set was not taken");
-                    tokio::time::sleep(RETRY_FIRST).await;
+                match owner.take(desired).await {
+                    Ok(()) => retry = RETRY_FIRST,
+                    Err(error) => {
+                        tracing::warn!(%error, "a desired set was not taken");
+                        tokio::time::sleep(retry).await;
+                        retry = (retry * 2).min(TAKE_RETRY_MAX);
+                    }
                 }
                 uplink.set_have(owner.have());
             }
