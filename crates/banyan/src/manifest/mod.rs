@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
+use crate::output::yaml;
 
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -159,11 +160,6 @@ pub fn workload_text(name: &Name, app: Option<&Name>, spec: &WorkloadSpec) -> St
         metadata["app"] = json!(app);
     }
     yaml(&json!({ "kind": "Workload", "metadata": metadata, "spec": spec }))
-}
-
-/// By way of JSON, so that both say the same: YAML alone would tag what is one of several.
-fn yaml(value: &Value) -> String {
-    yaml_serde::to_string(value).expect("plain data")
 }
 
 #[derive(Deserialize)]

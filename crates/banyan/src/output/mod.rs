@@ -41,14 +41,16 @@ pub fn note(text: impl AsRef<str>) {
     let _ = writeln!(std::io::stderr().lock(), "{}", text.as_ref());
 }
 
+/// A value as YAML. By way of JSON, so that both say the same: YAML alone would tag what is one of several.
+pub fn yaml<T: Serialize + ?Sized>(value: &T) -> String {
+    let value = serde_json::to_value(value).expect("plain data");
+    yaml_serde::to_string(&value).expect("plain data")
+}
+
 /// Writes a value as JSON or YAML.
 fn structured<T: Serialize + ?Sized>(format: Format, value: &T) -> Result<String> {
     match format {
-        // By way of JSON, so that both say the same: YAML alone would tag what is one of several.
-        Format::Yaml => {
-            let value = serde_json::to_value(value).map_err(|e| Failure::new(e.to_string()))?;
-            yaml_serde::to_string(&value).map_err(|e| Failure::new(e.to_string()))
-        }
+        Format::Yaml => Ok(yaml(value)),
         _ => serde_json::to_string_pretty(value)
             .map(|text| text + "\n")
             .map_err(|e| Failure::new(e.to_string())),

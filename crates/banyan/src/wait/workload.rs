@@ -90,6 +90,7 @@ pub fn state(workload: &Workload) -> String {
     let status = &workload.status;
     let mut text = status.phase.to_string();
     match &workload.spec.mode {
+        _ if status.phase == WorkloadPhase::Deleting => {}
         Mode::Service { .. } | Mode::Daemon => {
             text += &format!(", {} of {} available", status.available, status.wanted);
             if status.updated != status.instances || status.phase == WorkloadPhase::Updating {

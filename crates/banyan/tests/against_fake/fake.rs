@@ -56,12 +56,14 @@ pub fn page(items: Value) -> Answer {
     ok(json!({"items": items, "seq": 1}))
 }
 
+/// Routes that were asked, each with the body that was sent.
+type Seen = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 type Scripts = Arc<Mutex<BTreeMap<String, Vec<Answer>>>>;
 
 pub struct Fake {
     endpoint: String,
     scripts: Scripts,
-    seen: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    seen: Seen,
     home: tempfile::TempDir,
 }
 
@@ -119,7 +121,7 @@ impl Fake {
     }
 }
 
-fn serve(stream: TcpStream, scripts: &Scripts, seen: &Mutex<Vec<(String, Vec<u8>)>>) {
+fn serve(stream: TcpStream, scripts: &Scripts, seen: &Seen) {
     let mut reader = BufReader::new(stream);
     while let Some((route, length)) = request(&mut reader) {
         let mut body = Vec::new();

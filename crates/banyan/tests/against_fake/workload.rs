@@ -55,7 +55,7 @@ fn create_shows_the_way_to_available() {
         "httpd",
     ];
     let output = fake.run(&words);
-    says(&good(&output), &["mode:", "service, 1 replicas", "INSTANCE", "east", "n7"]);
+    says(&good(&output), &["mode:", "service of 1", "INSTANCE", "east", "n7"]);
     says(
         &text(&output.stderr),
         &[

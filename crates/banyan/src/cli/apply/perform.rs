@@ -8,7 +8,7 @@ use api::{
 };
 use model::Name;
 
-use super::plan::{Act, Plan, found, members, merged};
+use super::plan::{Act, Plan, found, members};
 use super::{client_for, placed};
 use crate::cli::{Waiting, image, instance};
 use crate::failure::{Failure, Result};
@@ -79,7 +79,7 @@ async fn execute(session: &Session, client: &Client, resource: &Resource, act: A
             let instance = instance::create(&session, &body).await?;
             return Ok(vec![Begun::Instance(Box::new(instance))]);
         }
-        Body::Workload(workload) => return make_workload(client, &resource.name, workload).await,
+        Body::Workload(workload) => return make_workload(client, &resource.name, workload, exists).await,
         Body::App(spec) => return make_app(client, &resource.name, spec).await,
     }
     Ok(Vec::new())
@@ -97,15 +97,18 @@ async fn make_image(client: &Client, name: &str, spec: &ImageSpec, exists: bool)
     Ok(())
 }
 
-async fn make_workload(client: &Client, name: &Name, asked: &WorkloadManifest) -> Result<Vec<Begun>> {
-    let made = match found(client.workload_get(name.as_str()).await)? {
-        Some(there) => {
-            let body = WorkloadUpdate { spec: merged(&there.spec, &asked.spec) };
-            client.workload_update(name.as_str(), &body, None).await?
-        }
-        None => {
-            let (app, spec) = (asked.app.clone(), asked.spec.clone());
-            client.workload_create(&WorkloadCreate { name: name.clone(), app, spec }).await?
+async fn make_workload(
+    client: &Client,
+    name: &Name,
+    asked: &WorkloadManifest,
+    exists: bool,
+) -> Result<Vec<Begun>> {
+    let spec = asked.spec.clone();
+    let made = match exists {
+        true => client.workload_update(name.as_str(), &WorkloadUpdate { spec }, None).await?,
+        false => {
+            let body = WorkloadCreate { name: name.clone(), app: asked.app.clone(), spec };
+            client.workload_create(&body).await?
         }
     };
     Ok(vec![Begun::Workload(name.clone(), Rollout::settled(&made))])
@@ -113,18 +116,13 @@ async fn make_workload(client: &Client, name: &Name, asked: &WorkloadManifest) -
 
 /// Makes or changes an app in one order; its workloads are waited for one by one.
 async fn make_app(client: &Client, name: &Name, asked: &AppSpec) -> Result<Vec<Begun>> {
-    let mut workloads = asked.workloads.clone();
+    let workloads = asked.workloads.clone();
     let description = asked.description.clone();
     let mut begun = Vec::new();
     match found(client.app_get(name.as_str()).await)? {
         None => drop(client.app_create(&AppCreate { name: name.clone(), description, workloads }).await?),
         Some(app) => {
             let there = members(client, &app).await?;
-            for workload in &mut workloads {
-                if let Some(old) = there.get(&workload.name) {
-                    workload.spec = merged(&old.spec, &workload.spec);
-                }
-            }
             let dropped = there.keys().filter(|old| !workloads.iter().any(|new| new.name == **old));
             begun.extend(dropped.map(|old| Begun::Workload(old.clone(), Rollout::Gone)));
             client

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{App, Client, Workload};
-use model::{ErrorKind, Mode, Name, Role, WorkloadSpec};
+use model::{ErrorKind, Name, Role};
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
@@ -171,17 +171,6 @@ fn role(role: Role) -> Value {
     serde_json::json!({ "role": role })
 }
 
-/// What is asked for, with the number of replicas that the autoscaler has chosen.
-pub fn merged(there: &WorkloadSpec, asked: &WorkloadSpec) -> WorkloadSpec {
-    let mut spec = asked.clone();
-    if let (Mode::Service { replicas }, Mode::Service { replicas: now }, Some(scale)) =
-        (&mut spec.mode, &there.mode, &asked.autoscale)
-    {
-        *replicas = (*now).clamp(scale.min, scale.max);
-    }
-    spec
-}
-
 fn workload_plan(there: &Workload, asked: &WorkloadManifest) -> Result<Plan> {
     if there.app != asked.app {
         return Err(Failure::new(format!(
@@ -195,7 +184,7 @@ fn workload_plan(there: &Workload, asked: &WorkloadManifest) -> Result<Plan> {
         return Err(Failure::new(format!("workload '{}' is being deleted", there.name))
             .hint("try again when it is gone"));
     }
-    Ok(Plan::of(&json(&there.spec), &json(&merged(&there.spec, &asked.spec)), Act::Change))
+    Ok(Plan::of(&json(&there.spec), &json(&asked.spec), Act::Change))
 }
 
 fn owner(app: Option<&Name>) -> String {
@@ -234,7 +223,7 @@ async fn app_plan(client: &Client, name: &Name, spec: &AppSpec) -> Result<Plan> 
     for asked in &spec.workloads {
         match there.get(&asked.name) {
             Some(workload) => {
-                let changes = diff(&json(&workload.spec), &json(&merged(&workload.spec, &asked.spec)));
+                let changes = diff(&json(&workload.spec), &json(&asked.spec));
                 lines.extend((!changes.is_empty()).then(|| format!("~ workload {}: change", asked.name)));
                 lines.extend(changes.iter().map(|change| format!("    {change}")));
             }
@@ -266,8 +255,6 @@ async fn app_plan(client: &Client, name: &Name, spec: &AppSpec) -> Result<Plan> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::InstanceSpec;
-    use model::workload::Autoscale;
     use serde_json::json;
 
     #[test]
@@ -275,25 +262,5 @@ mod tests {
         let plan = Plan::of(&json!({"cpu": "1"}), &json!({"cpu": "2"}), Act::Replace);
         assert_eq!(text("Instance", "web", &plan), "± Instance web: replace\n    ~ cpu: \"1\" -> \"2\"\n");
         assert_eq!(Plan::of(&json!({}), &json!({}), Act::Change), Plan::just(Act::Nothing));
-    }
-
-    #[test]
-    fn the_number_that_the_autoscaler_chose_is_no_difference() {
-        let service = |replicas, autoscale| WorkloadSpec {
-            mode: Mode::Service { replicas },
-            autoscale,
-            ..WorkloadSpec::new(InstanceSpec::new("busybox"))
-        };
-        let scale = |max| {
-            let (cpu_percent, memory_percent) = (Some(70), None);
-            Some(Autoscale { min: 2, max, cpu_percent, memory_percent, up_after_ms: 0, down_after_ms: 0 })
-        };
-        let number = |there, asked| match merged(&there, &asked).mode {
-            Mode::Service { replicas } => replicas,
-            _ => 0,
-        };
-        assert_eq!(number(service(5, scale(8)), service(1, scale(8))), 5);
-        assert_eq!(number(service(7, scale(8)), service(1, scale(4))), 4, "but it stays inside the bounds");
-        assert_eq!(number(service(5, None), service(1, None)), 1);
     }
 }

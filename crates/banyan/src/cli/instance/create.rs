@@ -116,7 +116,7 @@ async fn dry_run(session: &Session, request: &InstanceCreate) -> Result<()> {
     note(format!("instance {}: would be created (nothing was changed)", request.name));
     let name = request.name.to_string();
     output::item(session.format, request, &name, |request, _| {
-        let spec = yaml_serde::to_string(&request.spec).unwrap_or_default();
+        let spec = output::yaml(&request.spec);
         vec![("name".into(), request.name.to_string()), ("spec".into(), spec)]
     })
 }

@@ -43,7 +43,7 @@ pub fn describe(instance: &Instance, wide: bool) -> Vec<(String, String)> {
         page.push(pair("tenant", &instance.tenant));
         page.push(pair("version", instance.version));
         page.push(pair("generation", instance.generation));
-        page.push(pair("spec", yaml_serde::to_string(spec).unwrap_or_default()));
+        page.push(pair("spec", output::yaml(spec)));
     }
     page
 }

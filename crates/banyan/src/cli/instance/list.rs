@@ -32,7 +32,8 @@ pub struct Arguments {
     limit: Option<usize>,
 }
 
-fn status(instance: &Instance) -> String {
+/// The phase, and what belongs to it, in a word or two.
+pub fn status(instance: &Instance) -> String {
     match (instance.phase, instance.exit_code) {
         (Phase::Exited, Some(code)) => format!("exited ({code})"),
         (phase, _) => match instance.health {

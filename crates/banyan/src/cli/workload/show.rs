@@ -6,12 +6,12 @@ use model::{Mode, Name};
 use serde::Serialize;
 
 use super::find;
+use crate::cli::instance::list::status;
 use crate::failure::Result;
 use crate::output::table::{Column, render, terminal_width};
 use crate::output::text::{age_now, command, pair, pair_some};
 use crate::output::{self, Format, data, note};
 use crate::session::{Session, all};
-use crate::wait;
 use crate::wait::workload::{instances, state};
 
 /// Instances that the page of a workload shows.
@@ -64,14 +64,15 @@ const COLUMNS: [Column<Export<Workload>>; 10] = [
     Column::wide("MESSAGE", |w| w.thing.status.message.clone().unwrap_or_default()),
 ];
 
-const INSTANCE_COLUMNS: [Column<Instance>; 7] = [
+const INSTANCE_COLUMNS: [Column<Instance>; 8] = [
     Column::new("INSTANCE", |i| i.name.to_string()),
-    Column::new("PHASE", wait::state),
+    Column::new("PHASE", status),
     Column::new("ZONE", |i| i.zone.as_ref().map(ToString::to_string).unwrap_or_default()),
     Column::new("NODE", |i| i.node.as_ref().map(ToString::to_string).unwrap_or_default()),
     Column::new("ADDRESS", |i| i.address.map(|address| address.to_string()).unwrap_or_default()),
     Column::new("RESTARTS", |i| i.restarts.to_string()),
     Column::new("AGE", |i| age_now(i.created_at)),
+    Column::new("MESSAGE", |i| i.message.clone().unwrap_or_default()),
 ];
 
 const REVISION_COLUMNS: [Column<WorkloadRevision>; 7] = [
@@ -146,7 +147,7 @@ pub fn describe(workload: &Workload, wide: bool) -> Vec<(String, String)> {
         pair("id", &workload.id),
         pair_some("app", workload.app.as_ref()),
         pair("phase", state(workload)),
-        pair("mode", described_mode(&spec.mode)),
+        pair("mode", described_mode(workload)),
         pair("revision", workload.revision),
         pair("image", &instance.image),
         pair("command", command(&instance.command)),
@@ -160,14 +161,17 @@ pub fn describe(workload: &Workload, wide: bool) -> Vec<(String, String)> {
     if wide {
         page.push(pair("tenant", &workload.tenant));
         page.push(pair("version", workload.version));
-        page.push(pair("spec", yaml_serde::to_string(spec).unwrap_or_default()));
+        page.push(pair("spec", output::yaml(spec)));
     }
     page
 }
 
-fn described_mode(mode: &Mode) -> String {
-    match mode {
-        Mode::Service { replicas } => format!("service, {replicas} replicas"),
+fn described_mode(workload: &Workload) -> String {
+    match &workload.spec.mode {
+        Mode::Service { .. } if workload.spec.autoscale.is_some() => {
+            "service that scales by itself".to_owned()
+        }
+        Mode::Service { replicas } => format!("service of {replicas}"),
         Mode::Daemon => "daemon, one on every node that matches".to_owned(),
         Mode::Once { run } => format!("once, {} to end well, {} at a time", run.completions, run.parallelism),
         Mode::Cron { schedule, time_zone, .. } => {
