@@ -331,7 +331,10 @@ impl Bed {
         });
         match &done {
             Ok(_) => self.promise(name, Some(true), Some(run)),
-            Err(error) if is_open(error) => self.promise(name, Some(true), None),
+            Err(error) if is_open(error) => {
+                let exists = lock(&self.promises).get(name).and_then(|promise| promise.exists);
+                self.promise(name, exists, None);
+            }
             Err(_) => {}
         }
         done.map(drop)

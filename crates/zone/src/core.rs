@@ -40,7 +40,7 @@ pub struct KeptPlace {
 }
 
 /// Everything the ledger holds for a zone.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Kept {
     pub desired_at: Option<Revision>,
     pub assignments: BTreeMap<InstanceId, Assignment>,
@@ -152,10 +152,7 @@ impl Core {
             parent.labels_set(node, labels.clone());
         }
         for assignment in kept.assignments.values() {
-            let place = kept.places.get(&assignment.id);
-            let last = place.map_or(assignment.generation, |place| place.generation);
-            let place = place.map(|p| Place { child: p.child.clone(), generation: p.generation });
-            parent.restore(assignment.clone(), place, last);
+            restore(&mut parent, assignment, kept.places.get(&assignment.id));
         }
         let facts = parent.aggregate(name.clone(), version, None);
         let inbox = Inbox::restore(kept.desired_at, kept.assignments.into_values());
@@ -198,9 +195,27 @@ impl Core {
         self.child.assignments().flat_map(layers).collect()
     }
 
-    /// The latest set could not be kept: go back to what the ledger has, so that it is asked for again.
-    pub fn desired_restore(&mut self, kept: Inbox<Assignment>) {
-        self.child.desired_restore(kept);
+    /// The latest set could not be kept: go back to what the ledger has, so that it is asked for again. What is
+    /// wanted goes back too: a set that comes later need not name what only the lost one had.
+    pub fn desired_restore(&mut self, kept: Kept) {
+        let unknown: Vec<InstanceId> =
+            self.parent.ids().filter(|id| !kept.assignments.contains_key(id)).cloned().collect();
+        for id in unknown {
+            self.parent.unwant(&id);
+            self.child.forget(&id);
+            self.touched.remove(&id);
+        }
+        for assignment in kept.assignments.values() {
+            let id = assignment.id.clone();
+            if self.parent.wanted(&id) {
+                self.parent.want(assignment.clone());
+            } else {
+                restore(&mut self.parent, assignment, kept.places.get(&id));
+            }
+            self.touched.insert(id);
+        }
+        self.child.desired_restore(Inbox::restore(kept.desired_at, kept.assignments.into_values()));
+        self.refresh();
     }
 
     /// What to tell root, which acknowledged `acked`.
@@ -420,6 +435,13 @@ impl Core {
     pub fn observed_get(&self, id: &InstanceId) -> Option<&ObservedInstance> {
         self.child.observed_get(id)
     }
+}
+
+/// Puts back an instance with the place that was kept of it.
+fn restore(parent: &mut Parent, assignment: &Assignment, place: Option<&KeptPlace>) {
+    let last = place.map_or(assignment.generation, |place| place.generation);
+    let place = place.map(|p| Place { child: p.child.clone(), generation: p.generation });
+    parent.restore(assignment.clone(), place, last);
 }
 
 /// Why no node fits, in one line.

@@ -11,7 +11,7 @@ use model::{Area, Check, ChildId, Desired, Error, Facts, Name, Observed, Pulse, 
 use tier::inbox::Refused;
 use tier::ledger::Ledger;
 use tier::sync::ChildOwner;
-use tier::{Doors, Leases, ParentConfig, Way, kept};
+use tier::{Doors, Leases, ParentConfig, Way};
 use work::{SharedClock, Wake};
 
 use crate::blobs::Blobs;
@@ -278,8 +278,8 @@ impl ZoneService {
             Ok(()) => self.core().committed(&decisions),
             Err(_) => {
                 self.core().rejected(&decisions);
-                let inbox = kept::read(&self.0.ledger)?;
-                self.core().desired_restore(inbox);
+                let kept = Kept::read(&self.0.ledger)?;
+                self.core().desired_restore(kept);
             }
         }
         self.wake();

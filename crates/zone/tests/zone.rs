@@ -485,4 +485,39 @@ where
         }
     };
     tokio::time::timeout(PATIENCE, waiting).await.expect("it comes true")
+
+#[test]
+fn a_set_that_could_not_be_kept_leaves_nothing_behind() {
+    let (node, facts) = node("n1");
+    let config = || tier::ParentConfig::over_nodes("east", 1);
+    let mut kept = zone::core::Kept::default();
+    let mut core = zone::core::Core::new("east".parse().unwrap(), "1", config(), kept.clone(), NOON);
+    core.node_observed(&node, observed(&facts, 1, vec![]), NOON);
+    let (stays, comes) = (wanted(1), wanted(2));
+    kept.apply(&core.desired(from_root(1, vec![stays.clone()])).unwrap());
+    let step = core.step(NOON);
+    kept.apply(&step.writes);
+    core.committed(&step.decisions);
+    let before = core.node_desired(&node, None).unwrap().upserts;
+    assert_eq!(before.iter().map(|one| &one.id).collect::<Vec<_>>(), [&stays.id]);
+
+    // The disk is full: one comes and one goes, and neither is kept.
+    let difference = |rev, upserts, removes| RevisionedSet {
+        base: Some(Revision { epoch: 1, rev: 1 }),
+        at: Revision { epoch: 1, rev },
+        upserts,
+        removes,
+        more: false,
+    };
+    core.desired(difference(2, vec![comes.clone()], vec![stays.id.clone()])).unwrap();
+    let step = core.step(NOON);
+    core.rejected(&step.decisions);
+    core.desired_restore(kept.clone());
+    assert_eq!(core.have(), Some(Revision { epoch: 1, rev: 1 }), "it is asked for again");
+
+    // Meanwhile root changed its mind about both, so the next set names only what it does not know to be here.
+    kept.apply(&core.desired(difference(3, vec![], vec![comes.id.clone()])).unwrap());
+    let step = core.step(NOON);
+    assert!(step.decisions.is_empty(), "nothing is to be placed");
+    assert_eq!(core.node_desired(&node, None).unwrap().upserts, before, "where it was, under its generation");
 }
