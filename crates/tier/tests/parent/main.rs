@@ -1,6 +1,7 @@
 //! A parent over children: placing, losing, refusing, emptying, giving way.
 
 mod common;
+mod heal;
 mod policy;
 
 use model::{Assignment, Cpu, ObservedInstance, Outcome, Phase, Run};
