@@ -29,7 +29,7 @@ pub struct One {
 
 const DRAIN_HELP: &str = "\
 Moves at most as many instances of a workload at once as its max unavailable allows, others one by one.
-Instances pinned to the node stay, and without --force those that wait for their node (--on-loss wait).
+Instances pinned to the node stay, and without --force those that wait for their node (--lost wait).
 
 Examples:
   banyan node drain n1

@@ -28,7 +28,7 @@ const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 
 #[derive(Debug, Args)]
 pub struct Draining {
-    /// Also move instances whose policy is to wait for their node (--on-loss wait).
+    /// Also move instances whose policy is to wait for their node (--lost wait).
     #[arg(long)]
     pub force: bool,
     /// Return as soon as the order is taken; the drain goes on.
