@@ -262,7 +262,7 @@ async fn a_set_of_many_pages_arrives_whole(transport: Transport) {
         assert_eq!(desired_next(&*world.uplink).await.at.rev, rev);
         let mut page = observed(rev);
         page.set.more = rev < 40;
-        page.set.removes = (0..20_000).map(|n| InstanceId::from_random(n)).collect();
+        page.set.removes = (0..20_000).map(InstanceId::from_random).collect();
         assert_eq!(world.uplink.push(page).await.unwrap().have, Some(Revision { epoch: 1, rev }));
     }
 }
