@@ -259,6 +259,8 @@ impl RemoteIssuer {
 impl Issuer for RemoteIssuer {
     fn issue(&self, ask: IssueAsk) -> BoxFuture<'_, Result<Issued>> {
         Box::pin(async move {
+            // Asked rarely: a connection from before would show a certificate that was replaced since.
+            self.client.reconnect()?;
             let issued = self.client.post_any(PATH_ISSUE, &ask, REQUEST_WAIT).await?;
             issued.ok_or_else(|| Error::unavailable("the parent gave no certificate"))
         })

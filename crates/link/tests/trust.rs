@@ -218,9 +218,10 @@ async fn a_certificate_is_renewed_without_a_cut() {
         };
         patiently("up", async { while !matches!(uplink.next().await, Down::Up) {} }).await;
         let dir = world.dir.path().join("identity");
+        let issuer = Arc::new(RemoteIssuer::new(&me, &world.zone.url()).unwrap());
         let renewal = Renewal {
             wallet: me.clone(),
-            issuer: Arc::new(RemoteIssuer::new(&me, &world.zone.url()).unwrap()),
+            issuer: issuer.clone(),
             names: Vec::new(),
             dir: Some(dir.clone()),
         };
@@ -232,6 +233,7 @@ async fn a_certificate_is_renewed_without_a_cut() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         renewing.abort();
+        certify(&*issuer, me.identity(), Vec::new()).await.expect("it can be renewed again");
         let kept = link::Credentials::load(&dir).unwrap().unwrap();
         assert!(me.until().unwrap() > ends && kept.cert == me.credentials().cert);
         assert_ne!(kept.key, old.key, "a new key");
