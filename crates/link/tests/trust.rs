@@ -219,12 +219,8 @@ async fn a_certificate_is_renewed_without_a_cut() {
         patiently("up", async { while !matches!(uplink.next().await, Down::Up) {} }).await;
         let dir = world.dir.path().join("identity");
         let issuer = Arc::new(RemoteIssuer::new(&me, &world.zone.url()).unwrap());
-        let renewal = Renewal {
-            wallet: me.clone(),
-            issuer: issuer.clone(),
-            names: Vec::new(),
-            dir: Some(dir.clone()),
-        };
+        let renewal =
+            Renewal { wallet: me.clone(), issuer: issuer.clone(), names: Vec::new(), dir: Some(dir.clone()) };
         let renewing = tokio::spawn(renewal.run());
         let mut rev = 0;
         while work::SystemClock.now() < ends.plus_ms(1500) {
