@@ -46,8 +46,10 @@ impl World {
             let waits = self.root.records.get(id).is_some_and(|record| record.spec.lost == LossPolicy::Wait);
             let lost = self.nodes.iter().any(|node| !node.exists);
             let fine = match run {
-                // Its host is lost for good, and it was asked to wait for it.
-                Run::Running if waits && lost && phase == Some(Phase::Lost) => holders.is_empty(),
+                // Its host is lost for good, and it was asked to wait for it; nobody knows whether it stopped there.
+                Run::Running | Run::Stopped if waits && lost && phase == Some(Phase::Lost) => {
+                    holders.is_empty()
+                }
                 Run::Running => holders.len() == 1 && phase == Some(Phase::Running),
                 Run::Stopped => holders.is_empty() && phase == Some(Phase::Stopped),
                 Run::Gone => holders.is_empty() && !known,
