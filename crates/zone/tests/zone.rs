@@ -485,6 +485,7 @@ where
         }
     };
     tokio::time::timeout(PATIENCE, waiting).await.expect("it comes true")
+}
 
 #[test]
 fn a_set_that_could_not_be_kept_leaves_nothing_behind() {
