@@ -72,7 +72,8 @@ impl Parent {
             view.address = None;
         } else if let Some(why) = &held.leaving {
             view.message = Some(why.clone());
-        } else if self.is_away(held) && view.phase != Phase::Stopped {
+        } else if self.is_away(held) && (view.phase != Phase::Stopped || held.assignment.run == Run::Running)
+        {
             let name = held.place.as_ref().map(|place| self.child_name(&place.child)).unwrap_or_default();
             view.phase = Phase::Lost;
             view.message = Some(format!("{name} does not answer; it waits for it"));
