@@ -41,6 +41,11 @@ pub const BLOB_STALL: Duration = Duration::from_secs(30);
 /// The first pause before connecting again, and the longest.
 pub const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 pub const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// A connection that ends sooner does not make the next pause short again.
+pub const BACKOFF_HOLD: Duration = Duration::from_secs(5);
+/// So many connections of one child within the time are worth a warning.
+pub const CONNS_OFTEN: usize = 8;
+pub const CONNS_OFTEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Calls that wait for a child to fetch them.
 pub const CALLS_QUEUE_MAX: usize = 64;

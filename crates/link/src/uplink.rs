@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use model::exchange::{Ack, Call, Revision};
@@ -10,7 +10,7 @@ use model::{Desired, Digest, Observed, Result};
 use tokio::io::AsyncWrite;
 use tokio::sync::{Notify, watch};
 
-use crate::limits::{BACKOFF_FIRST, BACKOFF_MAX, CALLS_QUEUE_MAX, HAVE_WAIT};
+use crate::limits::{BACKOFF_FIRST, BACKOFF_HOLD, BACKOFF_MAX, CALLS_QUEUE_MAX, HAVE_WAIT};
 use crate::stream::ByteStream;
 use crate::vitals::PulseSource;
 
@@ -150,18 +150,29 @@ impl Inbox {
 /// parent that comes back do not all come at once.
 pub(crate) struct Backoff {
     next: Duration,
+    /// Since when there is a connection.
+    connected: Option<Instant>,
 }
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        Self { next: BACKOFF_FIRST }
+        Self { next: BACKOFF_FIRST, connected: None }
     }
 
     pub(crate) fn reset(&mut self) {
         self.next = BACKOFF_FIRST;
     }
 
+    /// There is a connection. Only one that holds makes the next pause short again: where two hosts have one
+    /// identity, each ends the connection of the other as soon as it has its own.
+    pub(crate) fn connected(&mut self) {
+        self.connected.get_or_insert_with(Instant::now);
+    }
+
     pub(crate) async fn pause(&mut self) {
+        if self.connected.take().is_some_and(|since| since.elapsed() >= BACKOFF_HOLD) {
+            self.reset();
+        }
         let pause = self.next.mul_f64(rand::random_range(0.5..=1.0));
         self.next = (self.next * 2).min(BACKOFF_MAX);
         tokio::time::sleep(pause).await;
@@ -181,6 +192,20 @@ mod tests {
             removes: Vec::new(),
             more: false,
         }
+    }
+
+    #[tokio::test]
+    async fn only_a_connection_that_held_makes_the_next_pause_short() {
+        let mut backoff = Backoff::new();
+        for longer in [2, 4] {
+            backoff.connected();
+            backoff.pause().await;
+            assert_eq!(backoff.next, BACKOFF_FIRST * longer);
+        }
+        backoff.connected = Instant::now().checked_sub(BACKOFF_HOLD);
+        backoff.connected();
+        backoff.pause().await;
+        assert_eq!(backoff.next, BACKOFF_FIRST * 2);
     }
 
     #[tokio::test]

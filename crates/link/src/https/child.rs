@@ -59,7 +59,7 @@ impl Link {
             let error = match self.beat().await {
                 Ok(()) => {
                     failed = 0;
-                    backoff.reset();
+                    backoff.connected();
                     self.inbox.up();
                     let error = tokio::select! {
                         error = self.beats() => error,

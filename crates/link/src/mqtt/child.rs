@@ -115,7 +115,7 @@ impl Link {
             session.publisher.subscribe(vec![filter_down(&self.me)]).await?;
             loop {
                 self.call_out(&session, backoff).await?;
-                backoff.reset();
+                backoff.connected();
                 self.heard(&session);
                 tokio::select! {
                     ended = self.beats(&session) => ended?,

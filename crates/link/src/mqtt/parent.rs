@@ -3,8 +3,9 @@
 //! The connection's task only sorts: a message of a child changes what is known of it, and its [`Worker`] does
 //! the rest. A child that only beats wakes nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use model::exchange::Call;
@@ -19,7 +20,7 @@ use super::worker::{Seen, Worker};
 use super::{Beat, Gone, Have, Leaf, Wait, address_parse, child_of, filter_up};
 use crate::calls::Calls;
 use crate::limits::{
-    CALLS_QUEUE_MAX, CONNS_ENDED_MAX, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX, REPORTS_QUEUE_MAX,
+    CALLS_QUEUE_MAX, CONNS_ENDED_MAX, CONNS_OFTEN, CONNS_OFTEN_WITHIN, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX, REPORTS_QUEUE_MAX,
 };
 use crate::parent::ParentHandler;
 use crate::tls::client_config;
@@ -85,6 +86,8 @@ struct Child {
     seen: watch::Sender<Seen>,
     /// Connections that are over; what still comes of them is late.
     ended: Vec<u64>,
+    /// When its latest connections began.
+    begun: VecDeque<Instant>,
     reports: mpsc::Sender<Bytes>,
     route: mpsc::Sender<Call>,
     _task: AbortOnDropHandle<()>,
@@ -108,6 +111,18 @@ impl Child {
             }
             self.ended.push(conn);
         }
+    }
+
+    /// A connection began. True when there were so many of late that somebody should look.
+    fn begun_note(&mut self, now: Instant) -> bool {
+        self.begun.push_back(now);
+        let many = self.begun.len() >= CONNS_OFTEN;
+        let first = if many { self.begun.pop_front() } else { None };
+        let often = first.is_some_and(|first| now.duration_since(first) < CONNS_OFTEN_WITHIN);
+        if often {
+            self.begun.clear();
+        }
+        often
     }
 }
 
@@ -155,7 +170,7 @@ impl Hub {
         let speak = async {
             connected.notified().await;
             publisher.subscribe(vec![filter_up()]).await?;
-            backoff.reset();
+            backoff.connected();
             self.publisher.send_replace(Some(publisher.clone()));
             std::future::pending().await
         };
@@ -196,6 +211,12 @@ impl Hub {
         let new = known.conn() != Some(beat.conn);
         if new {
             known.ended_note();
+            if known.begun_note(Instant::now()) {
+                tracing::warn!(
+                    %child,
+                    "it connected {CONNS_OFTEN} times within a minute: its link is bad, or two hosts have its identity"
+                );
+            }
         }
         known.waits(beat.conn, beat.wait);
         // Also when it is not new: the child may have been heard over HTTPS since, on a connection that ended.
@@ -259,7 +280,7 @@ impl Hub {
             seen: seen.subscribe(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(worker.run(reported, calls)));
-        Child { seen, ended: Vec::new(), reports, route, _task: task }
+        Child { seen, ended: Vec::new(), begun: VecDeque::new(), reports, route, _task: task }
     }
 
     fn children(&self) -> MutexGuard<'_, HashMap<ChildId, Child>> {
