@@ -247,7 +247,13 @@ impl Host {
         let mut life = self.life();
         life.log_from = std::fs::metadata(self.log()).map_or(0, |file| file.len());
         let shell = life.shell.as_mut().context("the host is off")?;
-        shell.run(&format!("role </dev/null >>{} 2>&1 & LOOP=$!", self.log().display())).map(drop)
+        // Whoever wants to hit the role finds its new process, not the one before.
+        let line = format!(
+            "rm -f {pid}; role </dev/null >>{log} 2>&1 & LOOP=$!; while [ ! -s {pid} ]; do sleep 0.02; done",
+            log = self.log().display(),
+            pid = self.pid_file().display()
+        );
+        shell.run(&line).map(drop)
     }
 
     /// What the role said since it was last started.
