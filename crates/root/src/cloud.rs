@@ -89,6 +89,11 @@ impl Cloud {
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
+
+    /// For spans of time inside this process, which must not lapse because somebody corrected the clock.
+    pub fn steady(&self) -> Timestamp {
+        self.clock.steady()
+    }
 }
 
 /// Opens the master key. It is made before the first tenant, so tenants without it mean that it was lost or

@@ -100,7 +100,7 @@ impl World {
         let now = self.clock(ROOT);
         let Some(core) = self.root.core.as_mut() else { return };
         if !self.root.busy {
-            let decided = core.decide(now, BATCH);
+            let decided = core.decide(now, now, BATCH);
             let folded = core.fold(now, BATCH);
             if !decided.is_empty() || !folded.is_empty() {
                 self.root.busy = true;

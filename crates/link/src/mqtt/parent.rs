@@ -20,7 +20,8 @@ use super::worker::{Seen, Worker};
 use super::{Beat, Gone, Have, Leaf, Wait, address_parse, child_of, filter_up};
 use crate::calls::Calls;
 use crate::limits::{
-    CALLS_QUEUE_MAX, CONNS_ENDED_MAX, CONNS_OFTEN, CONNS_OFTEN_WITHIN, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX, REPORTS_QUEUE_MAX,
+    CALLS_QUEUE_MAX, CONNS_ENDED_MAX, CONNS_OFTEN, CONNS_OFTEN_WITHIN, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX,
+    REPORTS_QUEUE_MAX,
 };
 use crate::parent::ParentHandler;
 use crate::tls::client_config;

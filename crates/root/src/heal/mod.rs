@@ -36,7 +36,7 @@ pub struct Healer {
 }
 
 impl Healer {
-    /// What is stuck, as of the last round.
+    /// What is stuck, as of the last round; `now` is of the steady clock.
     pub fn stuck(&self, now: Timestamp) -> Vec<Stuck> {
         locked(&self.watcher).stuck(now)
     }
@@ -67,7 +67,8 @@ pub async fn run(cloud: Shared) {
 /// One round.
 pub async fn heal(cloud: &Cloud) -> Result<()> {
     let snapshot = cloud.state.snapshot();
-    let heals = locked(&cloud.healer.watcher).look(&snapshot, cloud.now(), |zone| cloud.tree.zone_live(zone));
+    let heals =
+        locked(&cloud.healer.watcher).look(&snapshot, cloud.steady(), |zone| cloud.tree.zone_live(zone));
     // Every server sees what is stuck; the one that holds the tree does something about it.
     if cloud.duties.held(duty::TREE).is_none() {
         return Ok(());

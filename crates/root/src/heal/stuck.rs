@@ -7,6 +7,8 @@
 //!   stopping ─ 2 min ──▶ (shown)
 //!   pending, creating, lost: shown only; they wait for room, for an image, for their place
 //! ```
+//! Times are those of the steady clock, from when this process first saw it so: what a record says of its time may
+//! have been written under another clock.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +86,7 @@ pub struct Stuck {
     pub count: usize,
     /// The one that is longest there.
     pub longest: Name,
-    pub since: Timestamp,
+    pub for_ms: i64,
 }
 
 /// Remembers since when each unsettled instance is in its phase.
@@ -137,14 +139,8 @@ impl Watcher {
             if self.marks.len() >= MARKS_MAX && !self.marks.contains_key(id) {
                 return None;
             }
-            // Deletion is not a change of the status, so that its time is not the one of the status.
-            let since = match (phase, status) {
-                (Phase::Deleting, _) => now,
-                (_, Some(status)) => status.changed_at.min(now),
-                (_, None) => entry.instance.created_at.min(now),
-            };
             let name = entry.instance.name.clone();
-            self.marks.insert(id.clone(), Mark { name, zone, phase, generation, since, told: false });
+            self.marks.insert(id.clone(), Mark { name, zone, phase, generation, since: now, told: false });
         }
         let mark = self.marks.get_mut(id)?;
         let for_ms = now.ms_since(mark.since);
@@ -168,7 +164,8 @@ impl Watcher {
     pub fn stuck(&self, now: Timestamp) -> Vec<Stuck> {
         let mut found: BTreeMap<(Option<ZoneId>, String), Stuck> = BTreeMap::new();
         for mark in self.marks.values() {
-            if limit_ms(mark.phase).is_none_or(|limit| now.ms_since(mark.since) < limit) {
+            let for_ms = now.ms_since(mark.since);
+            if limit_ms(mark.phase).is_none_or(|limit| for_ms < limit) {
                 continue;
             }
             let group = found.entry((mark.zone.clone(), mark.phase.to_string())).or_insert_with(|| Stuck {
@@ -176,11 +173,11 @@ impl Watcher {
                 phase: mark.phase,
                 count: 0,
                 longest: mark.name.clone(),
-                since: mark.since,
+                for_ms,
             });
             group.count += 1;
-            if mark.since < group.since {
-                (group.since, group.longest) = (mark.since, mark.name.clone());
+            if for_ms > group.for_ms {
+                (group.for_ms, group.longest) = (for_ms, mark.name.clone());
             }
         }
         found.into_values().collect()
@@ -247,6 +244,7 @@ pub(super) mod tests {
     #[test]
     fn what_stays_placed_is_told_again_once_and_then_taken_off() {
         let (mut watcher, placed) = (Watcher::default(), snapshot(Phase::Placed, Run::Running, 1));
+        assert_eq!(acts(&mut watcher, &placed, 0, true), []);
         assert_eq!(acts(&mut watcher, &placed, 10, true), []);
         assert!(watcher.stuck(at(10)).is_empty());
         assert_eq!(acts(&mut watcher, &placed, 31, true), [Act::Tell]);
@@ -255,20 +253,24 @@ pub(super) mod tests {
         assert_eq!((stuck.len(), stuck[0].count, stuck[0].longest.as_str()), (1, 1, "web"));
         assert_eq!(acts(&mut watcher, &placed, 181, true), [Act::TakeOff]);
         // A new place has its own time.
-        let mut anew = snapshot(Phase::Placed, Run::Running, 2);
-        let status = StatusRecord {
-            changed_at: at(182),
-            ..anew.statuses.values().next().expect("a status").as_ref().clone()
-        };
-        anew.statuses.insert(status.id.clone(), Arc::new(status));
+        let anew = snapshot(Phase::Placed, Run::Running, 2);
+        assert_eq!(acts(&mut watcher, &anew, 182, true), []);
         assert_eq!(acts(&mut watcher, &anew, 190, true), []);
     }
 
     #[test]
     fn a_zone_that_is_away_is_not_blamed() {
         let (mut watcher, placed) = (Watcher::default(), snapshot(Phase::Placed, Run::Running, 1));
+        assert_eq!(acts(&mut watcher, &placed, 0, false), []);
         assert_eq!(acts(&mut watcher, &placed, 500, false), []);
         assert_eq!(watcher.stuck(at(500)).len(), 1, "it is shown");
+    }
+
+    #[test]
+    fn what_a_record_says_of_its_time_is_not_believed() {
+        let (mut watcher, placed) = (Watcher::default(), snapshot(Phase::Placed, Run::Running, 1));
+        assert_eq!(acts(&mut watcher, &placed, 100_000, true), [], "it is seen for the first time");
+        assert_eq!(acts(&mut watcher, &placed, 100_031, true), [Act::Tell]);
     }
 
     #[test]
@@ -282,6 +284,7 @@ pub(super) mod tests {
     #[test]
     fn what_waits_for_room_is_shown_and_what_runs_is_not() {
         let (mut watcher, pending) = (Watcher::default(), snapshot(Phase::Pending, Run::Running, 0));
+        assert_eq!(acts(&mut watcher, &pending, 0, true), []);
         assert_eq!(acts(&mut watcher, &pending, 1_000, true), []);
         assert_eq!(watcher.stuck(at(1_000))[0].phase, Phase::Pending);
         let running = snapshot(Phase::Running, Run::Running, 1);

@@ -32,7 +32,7 @@ impl Tree for TreeService {
 
     fn zone_last_seen(&self, zone: &ZoneId) -> Option<Timestamp> {
         match self.seat() {
-            Some(_) => self.core().zone_last_seen(&ChildId::from(zone)),
+            Some(_) => self.core().zone_last_seen(&ChildId::from(zone)).map(|at| self.wall(at)),
             None => self.life_told(zone)?.last_seen,
         }
     }
@@ -41,6 +41,7 @@ impl Tree for TreeService {
         match self.seat() {
             Some(_) => {
                 let mut report = self.core().zones().into_iter().find(|report| report.id == zone.as_str())?;
+                report.last_seen = self.wall(report.last_seen);
                 self.vitals().fill(&mut report);
                 Some(report)
             }
@@ -57,13 +58,13 @@ impl Tree for TreeService {
     }
 
     fn tell_again(&self, instance: &InstanceId) -> bool {
-        let told = self.core().tell_again(instance, self.now());
+        let told = self.core().tell_again(instance, self.steady());
         self.0.wake.wake();
         told
     }
 
     fn take_off(&self, instance: &InstanceId, why: &str) -> bool {
-        let taken = self.core().take_off(instance, why, self.now());
+        let taken = self.core().take_off(instance, why, self.steady());
         self.0.wake.wake();
         taken
     }

@@ -12,6 +12,9 @@ use tier::{ChildStatus, Decision, Parent, ParentConfig, Place};
 
 use crate::tables::{InstanceRecord, StatusRecord, ZoneRecord};
 
+/// A clock that is set back by less than this is not worth a word.
+const CLOCK_BACK_MAX_MS: i64 = 1_000;
+
 /// What is newly known of one instance, to be committed.
 #[derive(Debug, Clone)]
 pub struct Folded {
@@ -26,11 +29,13 @@ pub struct Core {
     parent: Parent,
     statuses: BTreeMap<InstanceId, StatusRecord>,
     dirty: BTreeSet<InstanceId>,
+    /// The latest time of the wall clock that was written.
+    wall: Option<Timestamp>,
 }
 
 impl Core {
     pub fn new(config: ParentConfig) -> Self {
-        Self { parent: Parent::new(config), statuses: BTreeMap::new(), dirty: BTreeSet::new() }
+        Self { parent: Parent::new(config), statuses: BTreeMap::new(), dirty: BTreeSet::new(), wall: None }
     }
 
     // ---- records ------------------------------------------------------
@@ -141,22 +146,24 @@ impl Core {
         self.parent.undecided(now)
     }
 
-    /// Lets leases lapse, then places what waits: each decision with the status to commit for it.
-    pub fn decide(&mut self, now: Timestamp, most: usize) -> Vec<(Decision, StatusRecord)> {
+    /// Lets leases lapse, then places what waits: each decision with the status to commit for it. Leases run by
+    /// `now`; `wall` is what people read.
+    pub fn decide(&mut self, now: Timestamp, wall: Timestamp, most: usize) -> Vec<(Decision, StatusRecord)> {
         let fold = self.parent.expire(now);
         self.dirty.extend(fold.changed);
         let decisions = self.parent.decide(now, most);
         self.dirty.extend(self.parent.news_take());
-        decisions.into_iter().map(|decision| self.with_status(decision, now)).collect()
+        decisions.into_iter().map(|decision| self.with_status(decision, wall)).collect()
     }
 
     /// The decision writes the status record, so nothing else may until it is committed or rejected.
-    fn with_status(&mut self, decision: Decision, now: Timestamp) -> (Decision, StatusRecord) {
+    fn with_status(&mut self, mut decision: Decision, wall: Timestamp) -> (Decision, StatusRecord) {
         self.dirty.remove(&decision.id);
+        decision.explanation.at = wall;
         let old = self.statuses.get(&decision.id);
-        let mut status = old.cloned().unwrap_or_else(|| fresh(&decision.id, now));
+        let mut status = old.cloned().unwrap_or_else(|| fresh(&decision.id, wall));
         status.explanation = Some(decision.explanation.clone());
-        status.changed_at = now;
+        status.changed_at = wall;
         status.phase = Phase::Pending;
         status.zone = None;
         if let Some(place) = &decision.place {
@@ -201,19 +208,28 @@ impl Core {
     // ---- folding ------------------------------------------------------------
 
     /// At most `most` instances of which the store does not know the latest.
-    pub fn fold(&mut self, now: Timestamp, most: usize) -> Vec<Folded> {
+    pub fn fold(&mut self, wall: Timestamp, most: usize) -> Vec<Folded> {
+        self.wall_check(wall);
         let mut folded = Vec::new();
         while folded.len() < most {
             let Some(id) = self.dirty.pop_first() else { break };
-            folded.extend(self.fold_one(&id, now));
+            folded.extend(self.fold_one(&id, wall));
         }
         folded
     }
 
-    fn fold_one(&self, id: &InstanceId, now: Timestamp) -> Option<Folded> {
+    /// What changed in the future was written under a wrong clock, and counts as changed now that it is put right.
+    fn wall_check(&mut self, wall: Timestamp) {
+        if self.wall.replace(wall).is_some_and(|before| wall.ms_since(before) < -CLOCK_BACK_MAX_MS) {
+            let ahead = self.statuses.values().filter(|status| status.changed_at > wall);
+            self.dirty.extend(ahead.map(|status| status.id.clone()));
+        }
+    }
+
+    fn fold_one(&self, id: &InstanceId, wall: Timestamp) -> Option<Folded> {
         let mut view = self.parent.view(id)?;
         let old = self.statuses.get(id);
-        let mut status = old.cloned().unwrap_or_else(|| fresh(id, now));
+        let mut status = old.cloned().unwrap_or_else(|| fresh(id, wall));
         let gone = self.parent.gone(id);
         let place = self.parent.place_of(id);
         status.zone = place.and_then(|place| place.child.as_str().parse().ok());
@@ -226,10 +242,11 @@ impl Core {
         status.events_seen = events.last().map_or(status.events_seen, |event| event.seq);
         status.phase = view.phase;
         status.observed = Some(view);
-        if !gone && old.is_some_and(|old| same(old, &status)) && events.is_empty() {
+        let as_known = |old: &StatusRecord| same(old, &status) && old.changed_at <= wall;
+        if !gone && old.is_some_and(as_known) && events.is_empty() {
             return None;
         }
-        status.changed_at = now;
+        status.changed_at = wall;
         Some(Folded { status, events, gone })
     }
 

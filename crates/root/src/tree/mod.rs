@@ -237,17 +237,17 @@ impl TreeService {
 
     fn until_deadline(&self) -> Duration {
         let Some(deadline) = self.core().next_deadline() else { return TICK_MAX };
-        let ms = deadline.ms_since(self.now()).max(0) as u64 + 1;
+        let ms = deadline.ms_since(self.steady()).max(0) as u64 + 1;
         Duration::from_millis(ms).min(TICK_MAX)
     }
 
     /// One round; says whether there may be more to do at once.
     async fn step(&self) -> Result<bool> {
         self.take_notices();
-        let now = self.now();
+        let (now, wall) = (self.steady(), self.now());
         let (decided, folded) = {
             let mut core = self.core();
-            (core.decide(now, BATCH_MAX), core.fold(now, BATCH_MAX))
+            (core.decide(now, wall, BATCH_MAX), core.fold(wall, BATCH_MAX))
         };
         self.open_doors();
         if decided.is_empty() && folded.is_empty() {
@@ -275,7 +275,7 @@ impl TreeService {
                 match notice.body {
                     NoticeBody::Instance(entry) => core.take(&entry.instance),
                     NoticeBody::InstanceGone(record) => core.forget(&record.id),
-                    NoticeBody::Zone(zone) => core.zone_take(&zone, self.now()),
+                    NoticeBody::Zone(zone) => core.zone_take(&zone, self.steady()),
                     NoticeBody::ZoneGone(zone) => {
                         core.zone_remove(&zone.id);
                         self.vitals().forget(&(&zone.id).into());
@@ -294,7 +294,7 @@ impl TreeService {
     /// Takes in everything: at the start, and when too much was missed.
     fn reload(&self) {
         let snapshot = self.0.state.snapshot();
-        let now = self.now();
+        let now = self.steady();
         let mut core = self.core();
         for zone in snapshot.zones.values() {
             core.zone_take(zone, now);
@@ -337,5 +337,15 @@ impl TreeService {
 
     fn now(&self) -> Timestamp {
         self.0.clock.now()
+    }
+
+    /// The time by which leases run.
+    fn steady(&self) -> Timestamp {
+        self.0.clock.steady()
+    }
+
+    /// A time by which leases run, as people read it.
+    fn wall(&self, steady: Timestamp) -> Timestamp {
+        Timestamp(steady.0 + self.now().0 - self.steady().0)
     }
 }

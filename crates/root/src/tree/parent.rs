@@ -18,7 +18,7 @@ impl ParentHandler for TreeService {
             self.seat().ok_or_else(not_here)?;
             self.zone_name_check(&child, &observed.facts)?;
             let facts = observed.facts.clone();
-            let (ack, facts_new) = self.core().zone_observed(&child, observed, self.now());
+            let (ack, facts_new) = self.core().zone_observed(&child, observed, self.steady());
             if facts_new {
                 self.zone_keep(&child, facts).await;
             }
@@ -41,7 +41,7 @@ impl ParentHandler for TreeService {
     }
 
     fn link_state(&self, child: &ChildId, up: bool) {
-        let now = self.now();
+        let now = self.steady();
         if self.seat().is_none() {
             return;
         }
@@ -53,12 +53,12 @@ impl ParentHandler for TreeService {
     }
 
     fn heard(&self, child: &ChildId, pulse: Option<&Pulse>) {
-        let now = self.now();
+        let now = self.steady();
         if self.seat().is_none() {
             return;
         }
         if let Some(pulse) = pulse {
-            self.vitals().take(child, pulse, now);
+            self.vitals().take(child, pulse, self.now());
         }
         let mut core = self.core();
         if !core.zone_known(child)

@@ -73,15 +73,16 @@ impl TreeService {
         let core = self.core();
         let vitals = self.vitals();
         let filled = |mut report: NodeReport| {
+            report.last_seen = self.wall(report.last_seen);
             vitals.fill(&mut report);
             (report.id.clone(), report)
         };
         let mut reports: HashMap<String, NodeReport> = core.zones().into_iter().map(filled).collect();
-        reports.values_mut().for_each(|report| self.vitals().fill(report));
         let life = |zone: &ZoneId| {
             let child = ChildId::from(zone);
-            let (live, last_seen) = (core.zone_alive(&child), core.zone_last_seen(&child));
-            ZoneLife { zone: zone.clone(), live, last_seen, report: reports.remove(zone.as_str()) }
+            let last_seen = core.zone_last_seen(&child).map(|at| self.wall(at));
+            let (live, report) = (core.zone_alive(&child), reports.remove(zone.as_str()));
+            ZoneLife { zone: zone.clone(), live, last_seen, report }
         };
         snapshot.zones.keys().map(life).collect()
     }

@@ -12,6 +12,7 @@ use crate::state::{NoticeBody, State};
 const NOTICES_MAX: usize = 1024;
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
+/// Its times are those of the steady clock.
 #[derive(Default)]
 pub struct Board {
     /// The change up to which the feed was read; absent before the first look at everything.

@@ -50,6 +50,7 @@ impl Controller {
             && !plan.gone;
         let next = plan.next.map_or(Next::Changed, Next::At);
         if idle && state.is_some_and(|state| *state.value == plan.state) {
+            self.clock.told(&row.id);
             return Ok(next);
         }
         if state.is_none_or(|state| state.status != plan.state.status) {
@@ -60,6 +61,7 @@ impl Controller {
         drop(reserved);
         match done {
             Ok(_) => {
+                self.clock.told(&row.id);
                 if !made.is_empty() || !plan.deletes.is_empty() {
                     self.cloud.tree.wake();
                 }

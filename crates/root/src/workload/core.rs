@@ -25,6 +25,7 @@ mod rollout;
 mod runs;
 mod scale;
 mod service;
+mod stamps;
 #[cfg(test)]
 mod tests;
 
@@ -90,6 +91,8 @@ pub struct Look<'a> {
     /// Of a workload that scales by itself: what its instances use.
     pub usage: Option<Usage>,
     pub now: Timestamp,
+    /// By how much the clock was set since the state was written, as far as that is known.
+    pub clock_set_ms: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -289,6 +292,7 @@ pub fn step(look: &Look<'_>) -> Plan {
         gone: false,
         next: None,
     };
+    stamps::put_right(&mut plan.state, look.clock_set_ms, look.now);
     plan.state.seen = look.version;
     plan.state.status.instances = look.instances.iter().filter(|seen| !seen.going()).count() as u32;
     if look.record.deleting {

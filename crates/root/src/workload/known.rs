@@ -52,6 +52,7 @@ struct Inner {
 
 struct ZoneNodes {
     members: u64,
+    /// By the steady clock.
     asked_at: Timestamp,
     /// Absent when the zone did not answer yet.
     nodes: Option<Vec<NodeReport>>,
@@ -144,7 +145,7 @@ impl Known {
         if self.inner().daemons.is_empty() {
             return;
         }
-        let (snapshot, now) = (cloud.state.snapshot(), cloud.now());
+        let (snapshot, now) = (cloud.state.snapshot(), cloud.steady());
         self.inner().zones.retain(|id, _| snapshot.zones.contains_key(id));
         let due: Vec<Row<ZoneRecord>> = {
             let inner = self.inner();
@@ -196,7 +197,7 @@ impl Known {
     }
 
     async fn usage_ask(&self, cloud: &Cloud) {
-        let now = cloud.now();
+        let now = cloud.steady();
         let scaling = {
             let mut inner = self.inner();
             let due = inner.usage_at.is_none_or(|at| at.plus_ms(USAGE_EVERY_MS) <= now);
@@ -218,7 +219,7 @@ impl Known {
         }
         let mut inner = self.inner();
         for id in scaling {
-            let Some(usage) = mean(&snapshot, &id, &measured, now) else { continue };
+            let Some(usage) = mean(&snapshot, &id, &measured, cloud.now()) else { continue };
             inner.usage.insert(id.clone(), usage);
             inner.fresh.insert(id);
         }

@@ -9,6 +9,7 @@
 //! is committed if the workload is still as it was looked at; otherwise it is looked at again.
 
 mod board;
+mod clock;
 mod commit;
 pub mod core;
 mod known;
@@ -21,6 +22,7 @@ use futures::future::join_all;
 use model::{Mode, Timestamp, WorkloadId};
 
 use self::board::Board;
+use self::clock::ClockSet;
 use self::core::{Look, Seen};
 use self::known::Known;
 use crate::cloud::Shared;
@@ -41,7 +43,7 @@ pub async fn run(cloud: Shared) {
         let cloud = cloud.clone();
         async move {
             let known = Arc::new(Known::default());
-            let controller = Controller { cloud: cloud.clone(), known: known.clone(), fence };
+            let controller = Controller::new(cloud.clone(), known.clone(), fence);
             tokio::join!(controller.control(), known.keep(cloud));
         }
     };
@@ -52,6 +54,7 @@ struct Controller {
     cloud: Shared,
     known: Arc<Known>,
     fence: Fence,
+    clock: ClockSet,
 }
 
 /// When to look at a workload again.
@@ -65,6 +68,11 @@ enum Next {
 }
 
 impl Controller {
+    fn new(cloud: Shared, known: Arc<Known>, fence: Fence) -> Self {
+        let clock = ClockSet::new(cloud.now(), cloud.steady());
+        Self { cloud, known, fence, clock }
+    }
+
     async fn control(&self) {
         let mut changed = self.cloud.state.changed();
         let mut board = Board::default();
@@ -72,7 +80,10 @@ impl Controller {
             changed.borrow_and_update();
             board.take(&self.cloud.state);
             board.mark(self.known.fresh_take());
-            let now = self.cloud.now();
+            let (wall, now) = (self.cloud.now(), self.cloud.steady());
+            let known = || self.cloud.state.snapshot().workloads.keys().cloned().collect();
+            // Where the clock was set, every time that is waited for is another.
+            board.mark(self.clock.look(wall, now, known));
             let due = board.due(now, AT_ONCE);
             if due.is_empty() {
                 let sleep = board.sleep(now).min(TICK_MAX);
@@ -84,8 +95,12 @@ impl Controller {
                 continue;
             }
             let done = join_all(due.iter().map(|id| self.look(id))).await;
-            let now = self.cloud.now();
+            let (wall, now) = (self.cloud.now(), self.cloud.steady());
             for (id, (next, rest_ms)) in due.into_iter().zip(done) {
+                let next = match next {
+                    Next::At(at) => Next::At(Timestamp(now.0 + at.0 - wall.0)),
+                    next => next,
+                };
                 board.done(id, next, now.plus_ms(rest_ms), now);
             }
         }
@@ -96,6 +111,7 @@ impl Controller {
         let snapshot = self.cloud.state.snapshot();
         let Some(row) = snapshot.workloads.get(id) else {
             self.known.forget(id);
+            self.clock.told(id);
             return (Next::Changed, 0);
         };
         self.known.interest(id, &row.spec);
@@ -115,6 +131,7 @@ impl Controller {
             nodes: nodes.as_deref(),
             usage: self.known.usage(id),
             now: self.cloud.now(),
+            clock_set_ms: self.clock.set_ms(id),
         };
         let plan = core::step(&look);
         let rest_ms = (instances.len() / INSTANCES_PER_MS) as i64;

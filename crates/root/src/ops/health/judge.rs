@@ -185,7 +185,7 @@ mod tests {
         for (free, light) in [(100, Green), (15, Green), (14, Yellow), (4, Red), (0, Red)] {
             assert_eq!(disk(Ok((100, free)), NOW).light, light, "{free} %");
         }
-        for (hours, light) in [(24 * 90, Green), (24 * 4, Yellow), (11, Red), (-1, Red)] {
+        for (hours, light) in [(24 * 100, Green), (24 * 90, Yellow), (24 * 4, Yellow), (11, Red), (-1, Red)] {
             let until = NOW.plus_ms(hours * HOUR_MS);
             assert_eq!(certificate("zone a", "its certificate", until, NOW).light, light, "{hours} h");
         }

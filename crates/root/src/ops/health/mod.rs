@@ -37,7 +37,7 @@ pub async fn report(cloud: &Cloud) -> PlatformHealth {
         .collect::<Vec<_>>();
     let (mut checks, zones) = futures::join!(root_checks(cloud, at), zones);
     checks.extend(zones.into_iter().flatten());
-    checks.extend(stuck_checks(&cloud.healer.stuck(at), &snapshot, at));
+    checks.extend(stuck_checks(&cloud.healer.stuck(cloud.steady()), &snapshot, at));
     let (light, checks) = judge::sorted(checks);
     PlatformHealth { light, at, checks }
 }
@@ -155,7 +155,7 @@ fn stuck_checks(stuck: &[Stuck], snapshot: &Snapshot, at: Timestamp) -> Vec<Chec
     let check = |stuck: &Stuck| {
         let subject = zone(stuck).map_or_else(|| "root".to_owned(), |name| format!("zone {name}"));
         let (phase, longest) = (stuck.phase, &stuck.longest);
-        let lasting = judge::lasting(at.ms_since(stuck.since));
+        let lasting = judge::lasting(stuck.for_ms);
         let message = match stuck.count {
             1 => format!("instance {longest} is {phase} for {lasting}"),
             count => format!("{count} instances are {phase}, {longest} the longest, for {lasting}"),

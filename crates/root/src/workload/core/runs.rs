@@ -125,7 +125,12 @@ fn tick(look: &Look<'_>, plan: &mut Plan, runs: &mut Vec<RunRecord>, mode: &Mode
     let Mode::Cron { schedule, time_zone, overlap, .. } = mode else { return };
     ask(look, plan, runs, *overlap);
     let Ok(schedule) = Schedule::parse(schedule, time_zone.as_deref()) else { return };
-    let from = plan.state.ticked_at.unwrap_or(look.record.schedule_from).max(look.record.schedule_from);
+    // A beginning that lies ahead was written under a wrong clock: the schedule begins now.
+    let asked = Some(look.record.schedule_from).filter(|from| *from <= look.now);
+    if asked.is_none() {
+        plan.state.ticked_at.get_or_insert(look.now);
+    }
+    let from = plan.state.ticked_at.max(asked).unwrap_or(look.now);
     if schedule.next(from).is_some_and(|due| due <= look.now) {
         plan.state.ticked_at = Some(look.now);
         let active = runs.iter().filter(|run| run.ended_at.is_none()).count();

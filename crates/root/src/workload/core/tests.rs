@@ -31,6 +31,7 @@ struct World {
     nodes: Vec<Node>,
     usage: Option<Usage>,
     now: Timestamp,
+    clock_set_ms: i64,
     dice: Dice,
     made: u64,
     lines: Vec<(&'static str, String)>,
@@ -66,6 +67,7 @@ impl World {
             nodes: Vec::new(),
             usage: None,
             now,
+            clock_set_ms: 0,
             dice: Dice(seed),
             made: 0,
             lines: Vec::new(),
@@ -103,6 +105,7 @@ impl World {
             nodes: Some(&self.nodes),
             usage: self.usage,
             now: self.now,
+            clock_set_ms: self.clock_set_ms,
         })
     }
 
@@ -144,6 +147,7 @@ impl World {
             self.version += 1;
         }
         self.state = Some(plan.state.clone());
+        self.clock_set_ms = 0;
         plan
     }
 
@@ -323,6 +327,44 @@ fn policy(world: &mut World) {
         spec.update.healthy_ms = healthy;
         spec.update.canary = canary.then_some(Canary { instances: Amount::Count(2), hold_ms: Some(hold) });
     });
+}
+
+/// Sets the clock. Who has the statuses puts their times right; of the state, only who saw it happen can.
+fn clock_set(world: &mut World, ms: i64, seen: bool) {
+    world.now = world.now.plus_ms(ms);
+    world.clock_set_ms += if seen { ms } else { 0 };
+    let now = world.now;
+    world.instances.iter_mut().for_each(|seen| seen.changed_at = seen.changed_at.min(now));
+}
+
+#[test]
+fn what_was_written_under_a_clock_ahead_gets_on_when_it_is_set_back() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed, Mode::Service { replicas: 4 });
+        policy(&mut world);
+        clock_set(&mut world, 600_000, true);
+        world.settle();
+        world.template("good1");
+        world.step();
+        clock_set(&mut world, -600_000, seed % 2 == 0);
+        let back = world.now;
+        world.settle();
+        assert!(world.now.ms_since(back) < 300_000, "it does not wait for the wrong time to come");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_ahead_is_no_reason_to_give_a_revision_up() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed, Mode::Service { replicas: 4 });
+        policy(&mut world);
+        world.settle();
+        world.template("good1");
+        world.step();
+        clock_set(&mut world, 600_000, true);
+        world.settle();
+        assert!(world.record.rolled_back.is_none(), "seed {seed}: {:?}", world.lines);
+    }
 }
 
 #[test]
