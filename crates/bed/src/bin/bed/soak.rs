@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use api::WorkloadCreate;
-use bed::{Bed, Fault, NodeSettings};
-use model::{ErrorKind, LossPolicy, Mode, Run, UpdatePolicy, WorkloadSpec};
+use bed::{Bed, Fault, Held, NodeSettings};
+use model::{ErrorKind, Generation, LossPolicy, Mode, Run, UpdatePolicy, WorkloadSpec};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -127,10 +127,19 @@ impl Soak {
         // Longer than any lease: what was only not noticed yet shows itself.
         std::thread::sleep(CALM_STAYS);
         self.bed.settle(CALM_WAIT)?;
-        let moved = self.bed.reality();
+        let before = self.held();
         std::thread::sleep(Duration::from_secs(1));
-        ensure!(moved == self.bed.reality(), "it does not come to rest");
+        let after = self.held();
+        ensure!(before == after, "it does not come to rest: {before:?}, then {after:?}");
         Ok(())
+    }
+
+    /// What each host holds: parts and generation. What runs in a container comes and goes by itself.
+    fn held(&self) -> BTreeMap<(String, String), (String, Option<Generation>)> {
+        let of_host = |(host, held): (String, BTreeMap<String, Held>)| {
+            held.into_iter().map(move |(id, held)| ((host.clone(), id), (held.parts(), held.generation)))
+        };
+        self.bed.reality().into_iter().flat_map(of_host).collect()
     }
 
     fn workloads_check(&self) -> Result<()> {
