@@ -14,6 +14,9 @@ runs=${RUNS:-200}
 burst=${BURST:-1000}
 scale=${SCALE:-10000}
 list=${LIST:-100000}
+# Stand-ins for nodes to measure the control plane with, and instances to place on the last number of them.
+levels=${LEVELS:-10 100 1000}
+fleet=${FLEET:-5000}
 # Seconds before an idle process is measured.
 settle=${SETTLE:-60}
 folder=$(mktemp -d)
@@ -115,8 +118,8 @@ role() {
     exit 1
 }
 
-# Root, a zone and a node as processes of their own.
-start_roles() {
+# Root and a zone as processes of their own.
+start_tree() {
     local port=$((20000 + RANDOM % 20000))
     cat >"$folder/root.toml" <<END
 data = "$folder/root"
@@ -138,11 +141,18 @@ mqtt_listen = "127.0.0.1:$((port + 3))"
 names = []
 END
     role zone
+    zone_url="https://127.0.0.1:$((port + 2))"
+    broker="127.0.0.1:$((port + 3))"
+}
+
+# The same with a node.
+start_roles() {
+    start_tree
     cat >"$folder/node.toml" <<END
 name = "bench"
 data = "$folder/node"
-zone = "https://127.0.0.1:$((port + 2))"
-broker = "127.0.0.1:$((port + 3))"
+zone = "$zone_url"
+broker = "$broker"
 token = "$(target/release/banyan enroll node --zone bench 2>>"$folder/enroll.log")"
 bridge = "$bridge"
 cgroup_parent = "$cgroup"
@@ -196,6 +206,13 @@ step "$burst creates in a burst that are placed and started (SQLite)"
 start_cloud fill --cpu-overcommit 100
 "$bench" fill "$burst"
 stop_cloud
+
+step "control plane with stand-ins for nodes"
+rm -rf "$folder/root" "$folder/zone"
+start_tree
+# shellcheck disable=SC2086 # several levels
+"$bench" fleet "$fleet" "$zone_url" "$broker" "${role_pids[0]}" "${role_pids[1]}" $levels
+stop_roles
 
 step "placement"
 if [ -n "${OPENB_DIR:-}" ]; then
