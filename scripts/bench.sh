@@ -2,7 +2,7 @@
 # The whole of `make bench`: starts clouds of its own, measures them beside the
 # floor and the competition in the same run, and prints tables. Nothing is left behind.
 #
-#   RUNS=200 BURST=1000 SCALE=10000 LIST=100000 SETTLE=60 OPENB_DIR=path/to/openb make bench
+#   RUNS=200 BURST=1000 SCALE=10000 LIST=100000 FLEET=5000 LEVELS="10 100 1000" ROUNDS=5 SETTLE=60 OPENB_DIR=path/to/openb make bench
 # shellcheck source=scripts/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -171,7 +171,7 @@ stop_roles() {
 
 step "building"
 # In one go: apart, the packages would ask for other features of what they share, and build it again.
-cargo build --release --package banyan --package sim --package placement --bins --examples
+cargo build --release --package banyan --package sim --package placement --package bed --bins --examples
 bench=target/release/examples/bench
 
 step "start of one container (SQLite)"
@@ -206,6 +206,12 @@ step "$burst creates in a burst that are placed and started (SQLite)"
 start_cloud fill --cpu-overcommit 100
 "$bench" fill "$burst"
 stop_cloud
+
+step "deployment on ten hosts"
+target/release/banyan-bed deploy --nodes 10 --rounds "${ROUNDS:-5}"
+
+step "a host dies: until its instance runs elsewhere"
+target/release/banyan-bed failover --rounds "${ROUNDS:-5}"
 
 step "control plane with stand-ins for nodes"
 rm -rf "$folder/root" "$folder/zone"

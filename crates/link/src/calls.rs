@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::exchange::{Ask, Call};
 use model::{ChildId, Error, ErrorKind, Result};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 
-use crate::limits::{CALL_WAIT, CALLS_QUEUE_MAX, CALLS_WAITING_MAX, KICKS_MAX};
+use crate::limits::{CALL_WAIT, CALLS_QUEUE_MAX, CALLS_WAITING_MAX, KICKS_MAX, ROUTE_WAIT};
 use crate::stream::ByteStream;
 
 /// The calls of one parent, shared by its listeners: MQTT carries a call down, HTTPS takes its stream.
@@ -17,11 +17,17 @@ pub struct Calls(Arc<Shared>);
 struct Shared {
     book: Mutex<Book>,
     kicks: broadcast::Sender<ChildId>,
+    /// A child came that was not there.
+    arrivals: Notify,
 }
 
 impl Default for Calls {
     fn default() -> Self {
-        Self(Arc::new(Shared { book: Mutex::default(), kicks: broadcast::Sender::new(KICKS_MAX) }))
+        Self(Arc::new(Shared {
+            book: Mutex::default(),
+            kicks: broadcast::Sender::new(KICKS_MAX),
+            arrivals: Notify::new(),
+        }))
     }
 }
 
@@ -43,15 +49,14 @@ impl Calls {
         let away = || Error::unavailable(format!("{child} is not connected")).hint("try again in a moment");
         let stream = format!("{:032x}", rand::random::<u128>());
         let (opened, open) = oneshot::channel();
-        let route = {
+        let route = tokio::time::timeout(ROUTE_WAIT, self.route(child)).await.map_err(|_| away())?;
+        {
             let mut book = self.book();
             if book.waiting.len() >= CALLS_WAITING_MAX {
                 return Err(Error::new(ErrorKind::RateLimited, "too many calls are waiting"));
             }
-            let route = book.routes.get(child).cloned().ok_or_else(away)?;
             book.waiting.insert(stream.clone(), (child.clone(), opened));
-            route
-        };
+        }
         let _forget = Forget { calls: self, stream: &stream };
         route.try_send(Call { stream: stream.clone(), ask }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
@@ -62,6 +67,19 @@ impl Calls {
         match tokio::time::timeout(CALL_WAIT, open).await {
             Ok(Ok(stream)) => Ok(stream),
             _ => Err(Error::unavailable(format!("{child} did not answer in time"))),
+        }
+    }
+
+    /// The way down to a child, as soon as there is one: it may be between two connections.
+    async fn route(&self, child: &ChildId) -> mpsc::Sender<Call> {
+        loop {
+            let arrival = self.0.arrivals.notified();
+            tokio::pin!(arrival);
+            arrival.as_mut().enable();
+            if let Some(route) = self.book().routes.get(child).filter(|route| !route.is_closed()) {
+                return route.clone();
+            }
+            arrival.await;
         }
     }
 
@@ -92,7 +110,10 @@ impl Calls {
     }
 
     pub(crate) fn route_use(&self, child: &ChildId, route: &mpsc::Sender<Call>) {
-        self.book().routes.insert(child.clone(), route.clone());
+        let before = self.book().routes.insert(child.clone(), route.clone());
+        if !before.is_some_and(|before| before.same_channel(route)) {
+            self.0.arrivals.notify_waiters();
+        }
     }
 
     /// Takes a way back, unless the child was since heard on another.

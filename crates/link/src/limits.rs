@@ -47,6 +47,8 @@ pub const BACKOFF_HOLD: Duration = Duration::from_secs(5);
 pub const CONNS_OFTEN: usize = 8;
 pub const CONNS_OFTEN_WITHIN: Duration = Duration::from_secs(60);
 
+/// A call waits this long for a child that is between two connections.
+pub const ROUTE_WAIT: Duration = Duration::from_secs(2);
 /// Calls that wait for a child to fetch them.
 pub const CALLS_QUEUE_MAX: usize = 64;
 /// Calls of all children that wait for their stream.

@@ -8,7 +8,7 @@ use model::{Assignment, ImageManifest, InstanceSpec};
 /// How many of the latest are compared with; the instances of a workload come close together.
 const RECENT_MAX: usize = 32;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Intern {
     specs: VecDeque<Arc<InstanceSpec>>,
     images: VecDeque<Arc<ImageManifest>>,
@@ -17,8 +17,12 @@ pub struct Intern {
 impl Intern {
     /// Lets the assignment share what is equal to something seen lately.
     pub fn share(&mut self, assignment: &mut Assignment) {
-        share(&mut self.specs, &mut assignment.spec);
-        share(&mut self.images, &mut assignment.image);
+        self.share_parts(&mut assignment.spec, &mut assignment.image);
+    }
+
+    pub fn share_parts(&mut self, spec: &mut Arc<InstanceSpec>, image: &mut Arc<ImageManifest>) {
+        share(&mut self.specs, spec);
+        share(&mut self.images, image);
     }
 }
 

@@ -14,8 +14,8 @@ use futures::{StreamExt, TryStreamExt};
 use link::{ByteStream, EnrollToken, Frame};
 use model::exchange::{Ask, Revision};
 use model::{
-    Arch, Bytes, Cpu, Desired, Facts, Mode, Name, Observed, ObservedInstance, Phase, Resources, Run, RuntimeKind,
-    WorkloadSpec,
+    Arch, Bytes, Cpu, Desired, Facts, Mode, Name, Observed, ObservedInstance, Phase, Resources, Run,
+    RuntimeKind, WorkloadSpec,
 };
 use tier::sync::ChildOwner;
 use tier::{Child, Inbox};
@@ -115,7 +115,10 @@ impl ChildOwner for StandIn {
 }
 
 pub async fn run(client: &Client, tree: &Tree, levels: &[usize], instances: u32) -> Result<()> {
-    println!("{:<34} {:>10} {:>10} {:>10} {:>10}", "stand-in nodes", "root CPU", "root MB", "zone CPU", "zone MB");
+    println!(
+        "{:<34} {:>10} {:>10} {:>10} {:>10}",
+        "stand-in nodes", "root CPU", "root MB", "zone CPU", "zone MB"
+    );
     let mut joined = 0;
     for level in levels {
         join(client, tree, joined..*level).await?;

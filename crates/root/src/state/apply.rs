@@ -52,7 +52,11 @@ type Told = Result<Option<NoticeBody>>;
 
 fn instance(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
     let id: InstanceId = id.parse()?;
-    let new: Option<Row<InstanceRecord>> = body.map(|body| row(version, body)).transpose()?;
+    let mut new: Option<InstanceRecord> = body.map(decode).transpose()?;
+    if let Some(new) = &mut new {
+        snapshot.intern.share_parts(&mut new.spec, &mut new.image);
+    }
+    let new: Option<Row<InstanceRecord>> = new.map(|new| Versioned { version, value: Arc::new(new) });
     let old = match &new {
         Some(new) => snapshot.instances.insert(id.clone(), new.clone()),
         None => snapshot.instances.remove(&id),

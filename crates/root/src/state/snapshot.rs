@@ -64,6 +64,8 @@ pub enum Credential {
 pub struct Snapshot {
     /// The last change that is in here.
     pub seq: i64,
+    /// So that the instances of a workload share their spec and image.
+    pub(crate) intern: tier::Intern,
     pub instances: OrdMap<InstanceId, Row<InstanceRecord>>,
     pub statuses: OrdMap<InstanceId, Arc<StatusRecord>>,
     /// The same instances by tenant and name.

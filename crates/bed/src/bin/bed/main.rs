@@ -1,5 +1,6 @@
 //! The bed as a program: random faults for a while, and how long it takes until a lost host is replaced.
 
+mod deploy;
 mod failover;
 mod soak;
 
@@ -23,6 +24,16 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Time from the request for a workload until all of it runs.
+    Deploy {
+        #[arg(long, default_value_t = 10)]
+        nodes: u32,
+        #[arg(long, default_value_t = 5)]
+        rounds: u32,
+        /// Sizes of the workload.
+        #[arg(long, value_delimiter = ',', default_value = "1,100")]
+        replicas: Vec<u32>,
+    },
     /// Time from the end of a host to its instances running elsewhere.
     Failover {
         #[arg(long, default_value_t = 5)]
@@ -33,6 +44,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Soak { minutes, seed } => soak::run(minutes, seed.unwrap_or_else(rand::random)),
+        Command::Deploy { nodes, rounds, replicas } => deploy::run(nodes, rounds, &replicas),
         Command::Failover { rounds } => failover::run(rounds),
     }
 }
