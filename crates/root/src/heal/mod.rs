@@ -60,15 +60,14 @@ pub async fn run(cloud: Shared) {
             cloud.metrics.platform_set(&health::report(&cloud).await);
         }
     };
-    let healing = work::drive("heal", wake, HEAL_EVERY, || async { heal(&cloud).await });
+    let healing = work::drive("heal", wake, HEAL_EVERY, || async { heal(&cloud, cloud.steady()).await });
     tokio::join!(lights, healing);
 }
 
-/// One round.
-pub async fn heal(cloud: &Cloud) -> Result<()> {
+/// One round; `now` is of the steady clock.
+pub async fn heal(cloud: &Cloud, now: Timestamp) -> Result<()> {
     let snapshot = cloud.state.snapshot();
-    let heals =
-        locked(&cloud.healer.watcher).look(&snapshot, cloud.steady(), |zone| cloud.tree.zone_live(zone));
+    let heals = locked(&cloud.healer.watcher).look(&snapshot, now, |zone| cloud.tree.zone_live(zone));
     // Every server sees what is stuck; the one that holds the tree does something about it.
     if cloud.duties.held(duty::TREE).is_none() {
         return Ok(());

@@ -52,8 +52,8 @@ async fn user_verify(cloud: &Cloud, body: Login, from: Option<IpAddr>) -> Result
     let address = from.map(|ip| ip.to_string()).unwrap_or_default();
     let tenant_name = body.tenant.as_ref().map_or(MAIN, |name| name.as_str());
     let account = format!("{tenant_name}/{}/{address}", body.user);
-    cloud.addresses.attempt(&address, cloud.now())?;
-    cloud.logins.attempt(&account, cloud.now())?;
+    cloud.addresses.attempt(&address, cloud.steady())?;
+    cloud.logins.attempt(&account, cloud.steady())?;
     let snapshot = cloud.state.snapshot();
     let tenant = snapshot.tenant_by_name(tenant_name);
     let user = tenant.and_then(|tenant| snapshot.user_by_name(&tenant.id, &body.user)).cloned();

@@ -145,7 +145,7 @@ pub async fn password_change(cloud: &Cloud, caller: &Caller, body: PasswordChang
     let snapshot = cloud.state.snapshot();
     let old = snapshot.users.get(&caller.principal.user).ok_or_else(|| Error::not_found("such user"))?;
     let limit = format!("password/{}", old.id);
-    cloud.logins.attempt(&limit, cloud.now())?;
+    cloud.logins.attempt(&limit, cloud.steady())?;
     if !cloud.passwords.verify(body.current, Some(old.password_hash.clone())).await? {
         return Err(Error::new(ErrorKind::Forbidden, "the current password is not right").at("current"));
     }
