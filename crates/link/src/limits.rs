@@ -47,6 +47,14 @@ pub const BACKOFF_HOLD: Duration = Duration::from_secs(5);
 pub const CONNS_OFTEN: usize = 8;
 pub const CONNS_OFTEN_WITHIN: Duration = Duration::from_secs(60);
 
+/// A child that was removed asks again after so long.
+pub const REMOVED_PAUSE: Duration = Duration::from_secs(300);
+/// That somebody is refused is said once, and then this often, by the child and by the broker.
+pub const REFUSED_SAID_EVERY: Duration = Duration::from_secs(600);
+pub const REFUSALS_SAID_EVERY: Duration = Duration::from_secs(60);
+/// Beats of removed children that wait to be answered.
+pub const REFUSALS_MAX: usize = 64;
+
 /// A call waits this long for a child that is between two connections.
 pub const ROUTE_WAIT: Duration = Duration::from_secs(2);
 /// Calls that wait for a child to fetch them.

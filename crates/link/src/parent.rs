@@ -45,6 +45,13 @@ pub trait ParentHandler: Send + Sync + 'static {
         let _ = child;
         true
     }
+
+    /// Whether this child was one of ours and was removed for good. It is told so, and drops what it holds; one
+    /// that is merely unknown is not.
+    fn removed(&self, child: &ChildId) -> bool {
+        let _ = child;
+        false
+    }
 }
 
 /// What one root server answers the others. The link has verified that the caller is one of them.

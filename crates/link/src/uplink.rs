@@ -24,6 +24,9 @@ pub enum Down {
     /// Connected, for the first time or again: the parent may have forgotten what it was told.
     Up,
     Lost,
+    /// The parent removed this child for good and has given away what it held: drop it. Told once, and only when
+    /// the parent itself says so over TLS.
+    Removed,
 }
 
 pub trait Uplink: Send + Sync + 'static {
@@ -71,6 +74,8 @@ struct InboxState {
     ups: u64,
     ups_told: u64,
     up_told: bool,
+    removed: bool,
+    removed_told: bool,
 }
 
 impl InboxState {
@@ -78,6 +83,9 @@ impl InboxState {
         if self.up_told && !self.up {
             self.up_told = false;
             return Some(Down::Lost);
+        }
+        if self.removed && !std::mem::replace(&mut self.removed_told, true) {
+            return Some(Down::Removed);
         }
         if self.up && self.ups != self.ups_told {
             self.ups_told = self.ups;
@@ -94,6 +102,7 @@ impl Inbox {
         let mut state = self.state();
         state.up = true;
         state.ups += 1;
+        (state.removed, state.removed_told) = (false, false);
         drop(state);
         self.filled.notify_one();
     }
@@ -101,6 +110,20 @@ impl Inbox {
     pub(crate) fn lost(&self) {
         self.state().up = false;
         self.filled.notify_one();
+    }
+
+    /// What came before and was not read yet is no longer true.
+    pub(crate) fn removed(&self) {
+        let mut state = self.state();
+        state.removed = true;
+        state.desired = None;
+        state.calls.clear();
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.state().removed
     }
 
     /// A later set takes the place of one that was not read yet. It answers what the child has now, so nothing
@@ -179,6 +202,31 @@ impl Backoff {
     }
 }
 
+/// Says when a thing that goes on happening is worth a word: at first, and then after a long while each time.
+pub(crate) struct Rarely {
+    every: Duration,
+    last: Option<Instant>,
+}
+
+impl Rarely {
+    pub(crate) fn new(every: Duration) -> Self {
+        Self { every, last: None }
+    }
+
+    pub(crate) fn due(&mut self) -> bool {
+        let due = self.last.is_none_or(|last| last.elapsed() >= self.every);
+        if due {
+            self.last = Some(Instant::now());
+        }
+        due
+    }
+
+    /// It is over; the next time is a first time.
+    pub(crate) fn reset(&mut self) {
+        self.last = None;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,5 +270,32 @@ mod tests {
         assert_eq!(desired.at.rev, 2);
         inbox.lost();
         assert!(matches!(inbox.next().await, Down::Lost));
+    }
+
+    #[tokio::test]
+    async fn a_removal_is_told_once_and_takes_the_place_of_what_was_not_read() {
+        use futures::FutureExt;
+        let inbox = Inbox::default();
+        inbox.up();
+        assert!(matches!(inbox.next().await, Down::Up));
+        inbox.desired(set(1));
+        inbox.lost();
+        inbox.removed();
+        assert!(matches!(inbox.next().await, Down::Lost));
+        assert!(matches!(inbox.next().await, Down::Removed));
+        inbox.removed();
+        assert!(inbox.next().now_or_never().is_none(), "once");
+        inbox.up();
+        assert!(!inbox.is_removed() && matches!(inbox.next().await, Down::Up));
+    }
+
+    #[test]
+    fn what_goes_on_is_said_once_until_it_is_over() {
+        let mut rarely = Rarely::new(Duration::from_secs(3600));
+        assert!(rarely.due() && !rarely.due());
+        rarely.reset();
+        assert!(rarely.due());
+        let mut often = Rarely::new(Duration::ZERO);
+        assert!(often.due() && often.due());
     }
 }

@@ -70,18 +70,25 @@ pub(crate) struct WireError {
     /// Of a parent that does not hold the duty: the one that does, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
+    /// The parent removed the child that asks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    removed: bool,
 }
 
 impl From<&Error> for WireError {
     fn from(error: &Error) -> Self {
         let holder = not_holder(error).and_then(|moved| moved.0.clone());
-        Self { kind: error.kind, message: error.message.clone(), hint: error.hint.clone(), holder }
+        let (message, hint) = (error.message.clone(), error.hint.clone());
+        Self { kind: error.kind, message, hint, holder, removed: removed(error) }
     }
 }
 
 impl From<WireError> for Error {
     fn from(wire: WireError) -> Self {
-        let error = Self::new(wire.kind, wire.message);
+        let mut error = Self::new(wire.kind, wire.message);
+        if wire.removed {
+            error = error.because(Removed);
+        }
         match wire.hint {
             Some(hint) => error.hint(hint),
             None => error,
@@ -112,6 +119,28 @@ impl NotHolder {
 
 pub(crate) fn not_holder(error: &Error) -> Option<&NotHolder> {
     error.source.as_ref()?.downcast_ref()
+}
+
+/// The cause of an error: the parent knew this child and removed it for good.
+#[derive(Debug)]
+pub(crate) struct Removed;
+
+impl std::fmt::Display for Removed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the parent removed this child")
+    }
+}
+
+impl std::error::Error for Removed {}
+
+impl Removed {
+    pub(crate) fn error(self, who: impl std::fmt::Display) -> Error {
+        Error::new(ErrorKind::Forbidden, format!("{who} was removed")).because(self)
+    }
+}
+
+pub(crate) fn removed(error: &Error) -> bool {
+    error.kind == ErrorKind::Forbidden && error.source.as_ref().is_some_and(|cause| cause.is::<Removed>())
 }
 
 impl WireError {
@@ -151,6 +180,18 @@ mod tests {
         let body = encode(&text, 1 << 20).expect("writes");
         assert!(body.len() < text.len() / 10);
         assert_eq!(decode::<String>(&body, 1 << 20).expect("reads"), text);
+    }
+
+    #[test]
+    fn only_a_removal_is_read_as_one() {
+        let carried = |error: &Error| {
+            let text = serde_json::to_string(&WireError::from(error)).expect("writes");
+            Error::from(serde_json::from_str::<WireError>(&text).expect("reads"))
+        };
+        assert!(removed(&carried(&Removed.error("n-1"))));
+        assert!(!removed(&carried(&Error::new(ErrorKind::Forbidden, "n-1 was removed"))));
+        assert!(!removed(&carried(&NotHolder(None).error())));
+        assert!(!removed(&carried(&Error::unavailable("away").because(Removed))));
     }
 
     #[test]

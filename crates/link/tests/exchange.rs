@@ -34,6 +34,7 @@ all!(
     a_stream_of_another_child_is_not_found,
     a_blob_comes_whole_or_not_at_all,
     a_removed_child_is_sent_away_and_never_let_in_again,
+    a_child_that_is_refused_for_another_reason_keeps_what_it_has,
     a_set_of_many_pages_arrives_whole,
 );
 
@@ -139,7 +140,7 @@ async fn echo(uplink: std::sync::Arc<dyn Uplink>) {
                 }
                 stream.send(Frame::Exit { code: 7 }).await.unwrap();
             }
-            Down::Up | Down::Lost => {}
+            Down::Up | Down::Lost | Down::Removed => {}
         }
     }
 }
@@ -240,10 +241,16 @@ async fn a_removed_child_is_sent_away_and_never_let_in_again(transport: Transpor
     world.zone.calls.kick(&world.child);
     world.zone.handler.wait(Heard::Link(world.child.clone(), false)).await;
     assert!(world.uplink.push(observed(1)).await.is_err());
-    if transport != Transport::Mosquitto {
-        patiently("lost", async { while !matches!(world.uplink.next().await, Down::Lost) {} }).await;
-        assert!(common::stays_down(&*world.uplink).await);
-    }
+    patiently("lost", async { while !matches!(world.uplink.next().await, Down::Lost) {} }).await;
+    patiently("it hears that it was removed", async {
+        while !matches!(world.uplink.next().await, Down::Removed) {}
+    })
+    .await;
+    assert!(common::stays_down(&*world.uplink).await);
+    // So does one that was away meanwhile.
+    let back = world.zone.uplink(transport, &world.credentials);
+    let first = patiently("told at once", back.next()).await;
+    assert!(matches!(first, Down::Removed), "{first:?}");
     let error = world.uplink.blob(&Digest::from_sha256(&[8; 32]), &mut Vec::new()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Forbidden);
     assert_eq!(renew().await.unwrap_err().kind, ErrorKind::Forbidden);
@@ -251,6 +258,27 @@ async fn a_removed_child_is_sent_away_and_never_let_in_again(transport: Transpor
         world.zone.calls.call(&world.child, Ask::Nodes).await.unwrap_err().kind,
         ErrorKind::Unavailable
     );
+}
+
+/// Not known, another's child, or a parent that does not hold the duty: none of that is a removal.
+async fn a_child_that_is_refused_for_another_reason_keeps_what_it_has(transport: Transport) {
+    let world = world(transport).await;
+    desired_next(&*world.uplink).await;
+    world.zone.handler.unknown.lock().unwrap().push(world.child.clone());
+    world.zone.calls.kick(&world.child);
+    let away = async {
+        loop {
+            let down = world.uplink.next().await;
+            assert!(matches!(down, Down::Lost | Down::Up | Down::Desired(_)), "{down:?}");
+        }
+    };
+    assert!(tokio::time::timeout(std::time::Duration::from_secs(12), away).await.is_err());
+    // Once it is known again all goes on.
+    world.zone.handler.unknown.lock().unwrap().clear();
+    world.zone.handler.wait(Heard::Link(world.child.clone(), true)).await;
+    world.zone.handler.change();
+    let next = desired_next(&*world.uplink).await;
+    assert_eq!(next.at, *world.zone.handler.rev.borrow());
 }
 
 /// Each page is asked for as soon as the one before is taken.

@@ -154,7 +154,7 @@ async fn https_routes_need_a_certificate_and_small_enough_bodies() {
     let post = async |client: &reqwest::Client, path: &str, body: Vec<u8>| {
         client.post(format!("{url}/link/v1/{path}")).body(body).send().await.unwrap().status().as_u16()
     };
-    for path in ["observed", "desired", "beat", "issue"] {
+    for path in ["observed", "desired", "beat", "standing", "issue"] {
         assert_eq!(post(&nobody, path, b"{}".to_vec()).await, 401, "{path}");
     }
     for path in ["stream/1", "blob/sha256:1"] {
@@ -164,6 +164,7 @@ async fn https_routes_need_a_certificate_and_small_enough_bodies() {
     assert_eq!(post(&nobody, "enroll", b"{}".to_vec()).await, 400);
     assert_eq!(post(&nobody, "enroll", vec![b' '; SMALL_BODY_MAX + 1]).await, 413);
     assert_eq!(post(&child, "beat", Vec::new()).await, 204);
+    assert_eq!(post(&child, "standing", Vec::new()).await, 204);
     assert_eq!(post(&child, "desired", vec![b' '; SMALL_BODY_MAX + 1]).await, 413);
     assert_eq!(post(&child, "observed", b"nonsense".to_vec()).await, 400);
     assert_eq!(post(&child, "observed", bomb()).await, 413);

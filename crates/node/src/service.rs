@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use link::ByteStream;
 use model::exchange::{Ask, Revision};
 use model::{Desired, Digest, Error, Facts, Observed, Pulse, Result, Timestamp, Usage};
-use tier::inbox::Refused;
+use tier::inbox::{Changed, Refused};
 use tier::ledger::Ledger;
 use tier::sync::ChildOwner;
 use tier::{Child, kept};
@@ -126,16 +126,38 @@ impl NodeService {
         self.0.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The set is on the disk before anything is done about it.
     async fn desired_take(&self, desired: Desired) -> Result<()> {
+        self.desired_change(|child| match child.desired(desired) {
+            Ok(changed) => Ok(Some(changed)),
+            Err(Refused::Past) => Ok(None),
+            Err(Refused::NeedWhole) => Err(Error::conflict("the whole desired set is needed")),
+        })
+        .await
+    }
+
+    /// The zone gave away what ran here: it ends, so that nothing runs twice.
+    async fn desired_drop(&self) -> Result<()> {
+        let count = self.child().assignments().count();
+        self.desired_change(|child| Ok(Some(child.desired_clear()))).await?;
+        tracing::error!(
+            count,
+            "this node was removed from its zone; its instances end here. To join again: stop it, delete {}, and \
+             start it with a new token from 'banyan enroll node'",
+            self.0.data.join("identity").display()
+        );
+        Ok(())
+    }
+
+    /// The set is on the disk before anything is done about it.
+    async fn desired_change(
+        &self,
+        change: impl FnOnce(&mut Child) -> Result<Option<Changed>>,
+    ) -> Result<()> {
         let _in_order = self.0.taking.lock().await;
         let writes = {
             let mut child = self.child();
-            match child.desired(desired) {
-                Ok(changed) => kept::writes(&child, &changed),
-                Err(Refused::Past) => return Ok(()),
-                Err(Refused::NeedWhole) => return Err(Error::conflict("the whole desired set is needed")),
-            }
+            let Some(changed) = change(&mut child)? else { return Ok(()) };
+            kept::writes(&child, &changed)
         };
         if let Err(error) = self.0.ledger.commit_async(writes).await {
             self.child().desired_restore(kept::read(&self.0.ledger)?);
@@ -154,6 +176,10 @@ impl ChildOwner for NodeService {
 
     fn take(&self, desired: Desired) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.desired_take(desired))
+    }
+
+    fn removed(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.desired_drop())
     }
 
     fn report(&self, acked: Option<Revision>) -> Option<Observed> {

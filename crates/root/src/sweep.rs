@@ -1,8 +1,9 @@
-//! What has had its time: kept answers, sessions, tokens, and image layers that nothing names.
+//! What has had its time: kept answers, sessions, tokens of users and of joiners, and image layers that nothing names.
 
 use std::time::Duration;
 
-use model::Result;
+use link::TokenRecord;
+use model::{Result, Timestamp};
 use store::Txn;
 
 use crate::cloud::{Cloud, Shared};
@@ -40,14 +41,25 @@ pub async fn sweep(cloud: &Cloud, fence: &Fence) -> Result<()> {
     let sessions = sessions.map(|session| (kind::SESSION, session.id.to_string()));
     let tokens = snapshot.tokens.values().filter(|token| token.expires_at.is_some_and(|at| at < now));
     let tokens = tokens.map(|token| (kind::TOKEN, token.id.to_string()));
+    let enrolments = enrolments_over(cloud, now).await?.into_iter().map(|id| (kind::ENROLMENT, id));
     let mut txn = Txn::new();
-    for (kind, id) in answers.chain(sessions).chain(tokens).take(SWEEP_BATCH_MAX) {
+    for (kind, id) in answers.chain(sessions).chain(tokens).chain(enrolments).take(SWEEP_BATCH_MAX) {
         txn = txn.delete(kind, id, None);
     }
     if !txn.is_empty() {
         cloud.state.commit(fence.guard(txn)).await?;
     }
     Ok(())
+}
+
+/// Tokens with which nobody can join any more.
+async fn enrolments_over(cloud: &Cloud, now: Timestamp) -> Result<Vec<String>> {
+    let records = cloud.state.store().list(kind::ENROLMENT).await?;
+    let over = |record: store::Record| {
+        let token: TokenRecord = serde_json::from_value(record.body).ok()?;
+        (token.expires_at <= now).then_some(record.id)
+    };
+    Ok(records.into_iter().filter_map(over).collect())
 }
 
 async fn layers_sweep(cloud: &Cloud) -> Result<()> {

@@ -22,6 +22,8 @@ pub mod kind {
     pub const ZONE: &str = "zone";
     /// A zone that was removed for good; same id.
     pub const REMOVED: &str = "removed";
+    /// A token with which a zone may join, by its digest.
+    pub const ENROLMENT: &str = "enrolment";
     /// Written and thrown away, to see whether the store takes anything.
     pub const PROBE: &str = "probe";
     pub const TENANT: &str = "tenant";

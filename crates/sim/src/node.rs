@@ -7,6 +7,7 @@ use model::{
     Arch, Assignment, Bytes, Cpu, Facts, Generation, InstanceId, ObservedInstance, Phase, Resources, Run,
     RuntimeKind,
 };
+use tier::inbox::Changed;
 use tier::{Child, Inbox};
 
 use crate::world::{Actor, Event, Message, Reporting, World};
@@ -114,16 +115,14 @@ impl World {
             Message::Desired(desired) => {
                 node.reporting.heard(desired.at.epoch);
                 match child.desired(*desired) {
-                    Ok(changed) if !changed.is_empty() => {
-                        let upserts =
-                            changed.upserted.iter().filter_map(|id| child.assignment(id)).cloned().collect();
-                        node.writes += 1;
-                        let pending = Pending { at: child.have_kept(), upserts, removes: changed.removed };
-                        node.pending.insert(node.writes, pending);
-                        let (life, write) = (node.life, node.writes);
-                        self.write(actor, life, write);
-                    }
+                    Ok(changed) if !changed.is_empty() => self.node_keep(actor, changed),
                     _ => self.node_poll(actor),
+                }
+            }
+            Message::Removed => {
+                let changed = child.desired_clear();
+                if !changed.is_empty() {
+                    self.node_keep(actor, changed);
                 }
             }
             Message::Ack { request, ack } => {
@@ -134,6 +133,17 @@ impl World {
             }
             Message::Poll { .. } | Message::Observed { .. } => {}
         }
+    }
+
+    fn node_keep(&mut self, actor: Actor, changed: Changed) {
+        let node = self.node(actor);
+        let Some(child) = node.child.as_ref() else { return };
+        let upserts = changed.upserted.iter().filter_map(|id| child.assignment(id)).cloned().collect();
+        node.writes += 1;
+        let pending = Pending { at: child.have_kept(), upserts, removes: changed.removed };
+        node.pending.insert(node.writes, pending);
+        let (life, write) = (node.life, node.writes);
+        self.write(actor, life, write);
     }
 
     /// The desired set is on the disk: act on it.

@@ -177,7 +177,7 @@ impl World {
                 self.send(ROOT, from, Message::Ack { request, ack });
                 self.root_step();
             }
-            Message::Desired(_) | Message::Ack { .. } => {}
+            Message::Desired(_) | Message::Ack { .. } | Message::Removed => {}
         }
     }
 }

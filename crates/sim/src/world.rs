@@ -32,6 +32,8 @@ pub enum Message {
         request: u64,
         ack: Ack,
     },
+    /// A parent removed the child that asked.
+    Removed,
 }
 
 #[derive(Debug)]

@@ -161,6 +161,9 @@ impl World {
             }
             Message::Poll { have } => {
                 let node = child_id(from, false);
+                if core.node_removed(&node) {
+                    return self.send(actor, from, Message::Removed);
+                }
                 core.node_heard(&node, now);
                 match core.node_desired(&node, have) {
                     Some(desired) => {
@@ -175,7 +178,7 @@ impl World {
                 self.send(actor, from, Message::Ack { request, ack });
                 self.zone_step(actor);
             }
-            Message::Desired(_) | Message::Ack { .. } => {}
+            Message::Desired(_) | Message::Ack { .. } | Message::Removed => {}
         }
     }
 

@@ -69,6 +69,11 @@ impl Child {
         taken
     }
 
+    /// The parent removed this child: nothing is desired of it any more.
+    pub fn desired_clear(&mut self) -> Changed {
+        self.desired.clear()
+    }
+
     /// Goes back to what the ledger has, because the latest set could not be kept; it is asked for again.
     pub fn desired_restore(&mut self, kept: Inbox<Assignment>) {
         self.desired = kept;

@@ -74,6 +74,13 @@ impl<T: Keyed> Inbox<T> {
         self.named = None;
     }
 
+    /// Drops everything; the sender is asked for the whole set if it ever speaks again.
+    pub fn clear(&mut self) -> Changed {
+        self.ask_whole();
+        let removed = std::mem::take(&mut self.items).into_keys().collect();
+        Changed { upserted: Vec::new(), removed }
+    }
+
     pub fn get(&self, key: &InstanceId) -> Option<&T> {
         self.items.get(key)
     }
@@ -161,6 +168,22 @@ mod tests {
     fn item(key: u8, minor: u64) -> ObservedInstance {
         let generation = Generation { major: 0, minor };
         ObservedInstance::new(InstanceId::from_random(u128::from(key)), generation, Phase::Running)
+    }
+
+    #[test]
+    fn after_all_was_dropped_only_a_whole_set_is_taken() {
+        let mut outbox = Outbox::new(7);
+        outbox.upsert(item(1, 1));
+        let mut inbox = Inbox::default();
+        inbox.apply(outbox.whole()).expect("taken");
+        let at = inbox.have();
+        assert_eq!(inbox.clear().removed, [item(1, 1).id]);
+        assert!(inbox.is_empty() && inbox.have().is_none() && inbox.clear().is_empty());
+        outbox.upsert(item(2, 1));
+        let difference = outbox.since(at).expect("newer");
+        assert!(difference.base.is_some());
+        assert_eq!(inbox.apply(difference), Err(Refused::NeedWhole));
+        assert_eq!(inbox.apply(outbox.whole()).expect("taken").upserted.len(), 2);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub trait ChildOwner: Send + Sync + 'static {
     fn have(&self) -> Option<Revision>;
     /// Keeps the set on disk and makes it known; an error means it was not taken.
     fn take(&self, desired: Desired) -> BoxFuture<'_, Result<()>>;
+    /// The parent removed this child and gave away what it held: drops all of it, kept on disk.
+    fn removed(&self) -> BoxFuture<'_, Result<()>>;
     /// What the parent, which acknowledged `acked`, does not know: one page of it.
     fn report(&self, acked: Option<Revision>) -> Option<Observed>;
     /// The parent acknowledged a report with these facts.
@@ -67,6 +69,13 @@ async fn receive(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Ar
                 // The other end may have lost what it knew of us.
                 resend.store(true, Ordering::SeqCst);
                 owner.news().wake();
+            }
+            Down::Removed => {
+                while let Err(error) = owner.removed().await {
+                    tracing::error!(%error, "what was given away could not be dropped yet");
+                    tokio::time::sleep(RETRY_MAX).await;
+                }
+                uplink.set_have(owner.have());
             }
             Down::Lost => tracing::info!("the parent is out of reach; what runs goes on"),
         }

@@ -177,14 +177,26 @@ impl Core {
             self.parent.want(assignment);
             self.touched.insert(id);
         }
-        for id in changed.removed {
-            writes.push(Write::delete(format!("{PLACE}{id}")));
-            self.parent.unwant(&id);
-            self.child.forget(&id);
-            self.touched.remove(&id);
-        }
+        writes.extend(self.unwant(changed.removed));
         self.refresh();
         Ok(writes)
+    }
+
+    /// Root removed this zone and has given away what it held: its nodes are to drop all of it.
+    pub fn desired_drop(&mut self) -> Vec<Write> {
+        let changed = self.child.desired_clear();
+        let mut writes = kept::writes(&self.child, &changed);
+        writes.extend(self.unwant(changed.removed));
+        writes
+    }
+
+    fn unwant(&mut self, ids: Vec<InstanceId>) -> Vec<Write> {
+        for id in &ids {
+            self.parent.unwant(id);
+            self.child.forget(id);
+            self.touched.remove(id);
+        }
+        ids.iter().map(|id| Write::delete(format!("{PLACE}{id}"))).collect()
     }
 
     /// The layers of all images that instances of this zone are made from.
@@ -247,7 +259,11 @@ impl Core {
 
     /// Whether a node may speak here: one that was removed never may again.
     pub fn admits(&self, node: &ChildId) -> bool {
-        !self.removed.contains_key(node)
+        !self.node_removed(node)
+    }
+
+    pub fn node_removed(&self, node: &ChildId) -> bool {
+        self.removed.contains_key(node)
     }
 
     pub fn node_heard(&mut self, node: &ChildId, now: Timestamp) {

@@ -64,4 +64,8 @@ impl ParentHandler for ZoneService {
     fn admits(&self, child: &ChildId) -> bool {
         self.core().admits(child)
     }
+
+    fn removed(&self, child: &ChildId) -> bool {
+        self.core().node_removed(child)
+    }
 }

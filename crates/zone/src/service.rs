@@ -9,7 +9,7 @@ use link::{ByteStream, Calls, Uplink};
 use model::exchange::{Ask, Revision};
 use model::{Area, Check, ChildId, Desired, Error, Facts, Name, Observed, Pulse, Result, Timestamp};
 use tier::inbox::Refused;
-use tier::ledger::Ledger;
+use tier::ledger::{Ledger, Write};
 use tier::sync::ChildOwner;
 use tier::{Doors, Leases, ParentConfig, Way};
 use work::{SharedClock, Wake};
@@ -260,14 +260,33 @@ impl ZoneService {
     }
 
     async fn desired_take(&self, desired: Desired) -> Result<()> {
+        self.desired_change(|core| match core.desired(desired) {
+            Ok(writes) => Ok(Some(writes)),
+            Err(Refused::Past) => Ok(None),
+            Err(Refused::NeedWhole) => Err(Error::conflict("the whole desired set is needed")),
+        })
+        .await
+    }
+
+    /// Root gave away what this zone held: its nodes drop it, so that nothing runs twice.
+    async fn desired_drop(&self) -> Result<()> {
+        self.desired_change(|core| Ok(Some(core.desired_drop()))).await?;
+        tracing::error!(
+            "this zone was removed from root; the instances on its nodes end. To join again: stop it, empty {}, and \
+             start it with a new token from 'banyan enroll zone'; its nodes join it anew",
+            self.0.data.display()
+        );
+        Ok(())
+    }
+
+    async fn desired_change(
+        &self,
+        change: impl FnOnce(&mut Core) -> Result<Option<Vec<Write>>>,
+    ) -> Result<()> {
         let _in_order = self.0.disk.lock().await;
         let (writes, decisions) = {
             let mut core = self.core();
-            let mut writes = match core.desired(desired) {
-                Ok(writes) => writes,
-                Err(Refused::Past) => return Ok(()),
-                Err(Refused::NeedWhole) => return Err(Error::conflict("the whole desired set is needed")),
-            };
+            let Some(mut writes) = change(&mut core)? else { return Ok(()) };
             // What finds its place at once is kept together with it: one wait for the disk.
             let step = core.step(self.steady());
             writes.extend(step.writes);
@@ -295,6 +314,10 @@ impl ChildOwner for ZoneService {
 
     fn take(&self, desired: Desired) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.desired_take(desired))
+    }
+
+    fn removed(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.desired_drop())
     }
 
     fn report(&self, acked: Option<Revision>) -> Option<Observed> {

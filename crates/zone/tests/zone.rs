@@ -57,8 +57,13 @@ struct World {
 
 impl World {
     fn new(dir: &Path) -> Self {
+        Self::with(dir, |_| {})
+    }
+
+    fn with(dir: &Path, change: impl FnOnce(&mut ZoneConfig)) -> Self {
         let clock = Arc::new(ManualClock::new(NOON));
-        let config = ZoneConfig::new("east".parse().unwrap(), dir.to_owned());
+        let mut config = ZoneConfig::new("east".parse().unwrap(), dir.to_owned());
+        change(&mut config);
         let zone = ZoneService::open(config, Arc::new(Nowhere), clock.clone()).unwrap();
         let running = zone.clone();
         let task = tokio::spawn(async move { running.run().await });
@@ -366,6 +371,86 @@ async fn orders_about_nodes_are_kept_and_a_removed_node_never_comes_back() {
     world.end().await;
 }
 
+#[tokio::test]
+async fn a_removed_zone_lets_its_nodes_drop_everything_also_in_its_next_life() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path());
+    let (a, facts_a) = node("a");
+    world.zone.observed(&a, observed(&facts_a, 1, vec![])).await.unwrap();
+    world.zone.take(from_root(7, vec![wanted(1), wanted(2)])).await.unwrap();
+    let held = desired_of(&world.zone, &a).await;
+    assert_eq!(held.len(), 2);
+    world.zone.observed(&a, observed(&facts_a, 2, held.iter().map(runs).collect())).await.unwrap();
+
+    ChildOwner::removed(&world.zone).await.unwrap();
+    assert!(desired_of(&world.zone, &a).await.is_empty());
+    assert_eq!(world.zone.have(), None, "a root that would take it back is asked for everything");
+    assert!(world.zone.admits(&a), "its nodes hear of it");
+    ChildOwner::removed(&world.zone).await.unwrap();
+    world.end().await;
+
+    let world = World::new(dir.path());
+    world.zone.observed(&a, observed(&facts_a, 1, held.iter().map(runs).collect())).await.unwrap();
+    assert!(desired_of(&world.zone, &a).await.is_empty());
+    assert!(world.told(&held[0].id).is_none());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn only_a_node_that_was_removed_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path());
+    let [(a, facts_a), (stranger, _)] = ["a", "stranger"].map(node);
+    world.zone.observed(&a, observed(&facts_a, 1, vec![])).await.unwrap();
+    let removed = |node| ParentHandler::removed(&world.zone, node);
+    assert!(!removed(&a) && !removed(&stranger));
+    let remove = Ask::Remove { node: "a".parse().unwrap(), force: true };
+    world.ask::<serde_json::Value>(remove).await.unwrap();
+    assert!(removed(&a) && !removed(&stranger));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_zones_place_is_that_of_its_nodes_unless_they_say_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let [berlin, hamburg] = [(52.5, 13.4), (53.6, 10.0)].map(|(latitude, longitude)| {
+        let area = serde_json::json!({ "latitude": latitude, "longitude": longitude, "radius_km": 5 });
+        serde_json::from_value::<model::Area>(area).unwrap()
+    });
+    let world = World::with(dir.path(), |config| config.area = Some(berlin));
+    let told = || world.zone.report(None).unwrap().facts.area;
+    assert_eq!(told(), Some(berlin), "also without a node");
+    let [(a, facts_a), (b, mut facts_b)] = ["a", "b"].map(node);
+    world.zone.observed(&a, observed(&facts_a, 1, vec![])).await.unwrap();
+    assert_eq!(told(), Some(berlin));
+    facts_b.area = Some(hamburg);
+    world.zone.observed(&b, observed(&facts_b, 1, vec![])).await.unwrap();
+    assert_eq!(told(), Some(berlin.hull(&hamburg)));
+    let nodes: Vec<model::exchange::NodeReport> = world.ask(Ask::Nodes).await.unwrap();
+    let area_of = |name: &str| nodes.iter().find(|node| node.facts.name.as_str() == name).unwrap().facts.area;
+    assert_eq!((area_of("a"), area_of("b")), (Some(berlin), Some(hamburg)));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_way_to_root_is_the_zones_own_and_that_of_its_nodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path());
+    let [(a, mut facts_a), (b, mut facts_b)] = ["a", "b"].map(node);
+    let leg = |us| BTreeMap::from([("zone".to_owned(), model::Leg::of(us))]);
+    (facts_a.legs, facts_b.legs) = (leg(1_000), leg(9_000));
+    world.zone.observed(&a, observed(&facts_a, 1, vec![])).await.unwrap();
+    world.zone.observed(&b, observed(&facts_b, 1, vec![])).await.unwrap();
+    let root = until("the way to root is told", || {
+        world.zone.report(None)?.facts.legs.get("root").copied()
+    })
+    .await;
+    // The way up of these tests takes 12.345 ms, rounded up to two digits.
+    assert_eq!((root.min_us, root.max_us), (13_000 + 1_000, 13_000 + 9_000));
+    assert!(!world.zone.report(None).unwrap().facts.legs.contains_key("zone"));
+    world.end().await;
+}
+
 /// A node that runs whatever it is given, and says how much each instance uses.
 struct Player {
     child: std::sync::Mutex<tier::Child>,
@@ -386,6 +471,9 @@ impl ChildOwner for Player {
         }
         self.news.wake();
         Box::pin(async { Ok(()) })
+    }
+    fn removed(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { panic!("nobody is removed here") })
     }
     fn report(&self, acked: Option<Revision>) -> Option<Observed> {
         self.child.lock().unwrap().report(acked)

@@ -166,6 +166,61 @@ fn separate_roles_keep_their_promises_when_each_of_them_is_killed() {
 }
 
 #[test]
+fn a_node_that_was_removed_while_it_was_away_ends_what_it_holds() {
+    let (first, second) = (Cloud::new(), Cloud::new());
+    let (rest, link, https, mqtt) = (free_port(), free_port(), free_port(), free_port());
+    let data = first.data();
+    let config = format!(
+        "data = \"{}\"\nlisten = \"127.0.0.1:{rest}\"\nlink_listen = \"127.0.0.1:{link}\"\nnames = [\"127.0.0.1\"]\n",
+        data.join("root").display()
+    );
+    let _root = Role::start(&first, "root", &config);
+    let admin: Value = serde_json::from_slice(&std::fs::read(data.join("root/admin.json")).unwrap()).unwrap();
+    let token = admin["token"].as_str().unwrap().to_owned();
+    let operator = Operator { home: &first, endpoint: format!("http://127.0.0.1:{rest}"), token };
+    let token = operator.good(&["enroll", "zone"]);
+    let config = format!(
+        "name = \"east\"\ndata = \"{}\"\nroot = \"https://127.0.0.1:{link}\"\ntoken = \"{}\"\n\
+         https_listen = \"127.0.0.1:{https}\"\nmqtt_listen = \"127.0.0.1:{mqtt}\"\nnames = [\"127.0.0.1\"]\n",
+        data.join("zone").display(),
+        token.trim()
+    );
+    let _zone = Role::start(&first, "zone", &config);
+    until("the zone is there", || operator.good(&["zone", "list"]).contains("connected").then_some(()));
+    let join = |cloud, name| {
+        let token = operator.good(&["enroll", "node", "--zone", "east"]);
+        Role::start(cloud, "node", &node_config(cloud, name, https, mqtt, &token))
+    };
+    let mut node = join(&first, "one");
+    operator.good(&["instance", "create", "web", "--image", "busybox", "--", "sleep", "100000"]);
+    assert_eq!(operator.get("web")["node"], "one");
+    let _other = join(&second, "two");
+
+    // Its container runs on while it is away, and the zone is told that it never comes back.
+    node.kill();
+    operator.good(&["node", "remove", "one", "--force", "--yes"]);
+    operator
+        .wait("web", "it runs on the other node", |seen| seen["phase"] == "running" && seen["node"] == "two");
+    assert_ne!(Remains::look(&data, &first.tag), Remains::default());
+    node.again();
+    until("what it held ends", || (Remains::look(&data, &first.tag) == Remains::default()).then_some(()));
+    let log = std::fs::read_to_string(first.home.join("node.log")).unwrap();
+    assert_eq!(log.matches("this node was removed from its zone").count(), 1, "{log}");
+    assert!(log.contains("node/identity") && log.contains("banyan enroll node"), "{log}");
+
+    // Nor does it begin anew from its disk.
+    node.kill();
+    node.again();
+    until("it hears of it again", || {
+        let log = std::fs::read_to_string(first.home.join("node.log")).unwrap();
+        log.contains("this node was removed from its zone").then_some(())
+    });
+    assert_eq!(Remains::look(&data, &first.tag), Remains::default());
+    assert_eq!(operator.get("web")["node"], "two");
+    operator.good(&["instance", "delete", "web"]);
+}
+
+#[test]
 fn a_zone_is_emptied_into_another_and_removed_for_good() {
     let (east, west) = (Cloud::new(), Cloud::new());
     let (rest, link) = (free_port(), free_port());
@@ -214,7 +269,7 @@ fn a_zone_is_emptied_into_another_and_removed_for_good() {
     gone.again();
     until("it is refused", || {
         let log = std::fs::read_to_string(east.home.join("zone.log")).unwrap();
-        log.contains("no child of this parent").then_some(())
+        log.contains("this zone was removed from root").then_some(())
     });
     let zones = operator.good(&["zone", "list", "-o", "name"]);
     assert_eq!(zones, "west\n");

@@ -4,6 +4,8 @@
 //!            beat answered            poll or beat fails
 //!  connecting ------------> connected ------------------> pause (longer each time) --> connecting
 //! ```
+//!
+//! A child that was removed says so upwards once, and from then on the pause is a very long one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,11 +19,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{ParentClient, Parents};
 use super::{PATH_BEAT, PATH_DESIRED, PATH_OBSERVED, Poll, Polled};
-use crate::limits::{BEAT, POLL_MAX, PUSH_WAIT, REQUEST_WAIT};
+use crate::limits::{BEAT, POLL_MAX, PUSH_WAIT, REFUSED_SAID_EVERY, REMOVED_PAUSE, REQUEST_WAIT};
 use crate::stream::ByteStream;
-use crate::uplink::{Backoff, Down, Inbox, Uplink};
+use crate::uplink::{Backoff, Down, Inbox, Rarely, Uplink};
 use crate::vitals::{PulseSource, Vitals};
 use crate::wallet::Wallet;
+use crate::wire::{self, Removed};
 
 /// Connects to a parent and stays connected until it is dropped. Of several addresses it uses the one that answers
 /// and holds the duty.
@@ -54,12 +57,14 @@ struct Link {
 impl Link {
     async fn run(self: Arc<Self>) {
         let mut backoff = Backoff::new();
+        let mut refused = Rarely::new(REFUSED_SAID_EVERY);
         let mut failed = 0;
         loop {
             let error = match self.beat().await {
                 Ok(()) => {
                     failed = 0;
                     backoff.connected();
+                    refused.reset();
                     self.inbox.up();
                     let error = tokio::select! {
                         error = self.beats() => error,
@@ -71,14 +76,22 @@ impl Link {
                 }
                 Err(error) => error,
             };
+            let removed = wire::removed(&error);
             match error.kind {
-                // Waiting does not help: somebody removed us, or we speak to the wrong parent.
-                ErrorKind::Forbidden => tracing::warn!(%error, "the parent does not let us in"),
+                // Waiting does not help: we speak to the wrong parent, or it forgot us.
+                ErrorKind::Forbidden if !removed && refused.due() => {
+                    tracing::warn!(%error, "the parent does not let us in");
+                }
                 _ => tracing::debug!(%error, "no link to the parent"),
             }
             self.client.move_on(&error);
             if let Err(error) = self.client.reconnect() {
                 tracing::error!(%error, "no new connection to the parent");
+            }
+            if removed {
+                self.inbox.removed();
+                tokio::time::sleep(REMOVED_PAUSE).await;
+                continue;
             }
             failed += 1;
             // Every address is tried before the pause.
@@ -146,6 +159,9 @@ impl Link {
 impl Uplink for HttpsUplink {
     fn push(&self, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
         Box::pin(async move {
+            if self.link.inbox.is_removed() {
+                return Err(Removed.error(self.link.wallet.identity()));
+            }
             let ack = self.link.client.post(PATH_OBSERVED, &observed, PUSH_WAIT).await?;
             ack.ok_or_else(|| Error::unavailable("the parent did not acknowledge"))
         })

@@ -22,6 +22,7 @@ pub(crate) const PATH_ENROLL: &str = "/link/v1/enroll";
 pub(crate) const PATH_ISSUE: &str = "/link/v1/issue";
 pub(crate) const PATH_OBSERVED: &str = "/link/v1/observed";
 pub(crate) const PATH_DESIRED: &str = "/link/v1/desired";
+pub(crate) const PATH_STANDING: &str = "/link/v1/standing";
 pub(crate) const PATH_BEAT: &str = "/link/v1/beat";
 pub(crate) const PATH_STREAM: &str = "/link/v1/stream";
 pub(crate) const PATH_BLOB: &str = "/link/v1/blob";

@@ -18,7 +18,8 @@ use work::{Clock, SystemClock};
 use super::roster::{Connection, Roster};
 use super::socket::pump;
 use super::{
-    PATH_BEAT, PATH_BLOB, PATH_DESIRED, PATH_ENROLL, PATH_ISSUE, PATH_OBSERVED, PATH_STREAM, Poll, Polled,
+    PATH_BEAT, PATH_BLOB, PATH_DESIRED, PATH_ENROLL, PATH_ISSUE, PATH_OBSERVED, PATH_STANDING, PATH_STREAM, Poll,
+    Polled,
 };
 use crate::ca::{IssueAsk, Issuer, issue_allowed};
 use crate::calls::Calls;
@@ -27,7 +28,7 @@ use crate::identity::{Children, Identity};
 use crate::limits::{BODY_MAX, FRAME_MAX, POLL_MAX, SMALL_BODY_MAX};
 use crate::parent::{BlobSource, ParentHandler, PeerHandler};
 use crate::stream::ByteStream;
-use crate::wire::{self, NotHolder};
+use crate::wire::{self, NotHolder, Removed};
 
 /// The largest WebSocket message: one frame and its tag.
 pub(super) const MESSAGE_MAX: usize = FRAME_MAX + 1024;
@@ -48,6 +49,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route(PATH_ISSUE, post(issue))
         .route(PATH_DESIRED, post(desired))
         .route(PATH_BEAT, post(beat))
+        .route(PATH_STANDING, post(standing))
         .route(&format!("{PATH_STREAM}/{{id}}"), get(stream))
         .route(&format!("{PATH_BLOB}/{{digest}}"), get(blob))
         .merge(super::peer::routes())
@@ -103,6 +105,9 @@ impl FromRequestParts<Arc<Shared>> for Child {
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Answer<Self> {
         let Peer(identity, connection) = Peer::from_request_parts(parts, shared).await?;
         let child = identity.child_id();
+        if shared.children.include(&identity) && shared.handler.removed(&child) {
+            return Err(Removed.error(identity).into());
+        }
         if !shared.children.include(&identity) || !shared.handler.admits(&child) {
             return Err(
                 Error::new(ErrorKind::Forbidden, format!("{identity} is no child of this parent")).into()
@@ -162,6 +167,11 @@ async fn beat(State(shared): State<Arc<Shared>>, Speaker(child): Speaker, body: 
     };
     shared.handler.heard(&child, pulse.as_ref());
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Says whether the caller is still a child, and changes nothing: one that exchanges elsewhere asks here.
+async fn standing(_: Child) -> StatusCode {
+    StatusCode::NO_CONTENT
 }
 
 async fn stream(

@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,9 +27,11 @@ use super::{filter_down, filter_up, topic_parse};
 use crate::calls::Calls;
 use crate::limits::{
     BROKER_QUEUE_MAX, CONNECT_WAIT, CONNECTIONS_MAX, KEEP_ALIVE_S, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX,
+    REFUSALS_SAID_EVERY,
 };
 use crate::parent::ParentHandler;
 use crate::tls::provider_install;
+use crate::uplink::Rarely;
 use crate::wallet::Wallet;
 
 const HANDSHAKES_MAX: usize = 64;
@@ -96,7 +98,9 @@ async fn serve(config: BrokerConfig, listening: oneshot::Sender<Result<SocketAdd
     let hooks = context.extends.hook_mgr().register();
     let rules = Arc::new(Rules { zone: config.zone.clone() });
     for kind in [Type::ClientAuthenticate, Type::ClientSubscribeCheckAcl, Type::MessagePublishCheckAcl] {
-        hooks.add(kind, Box::new(Gate { rules: rules.clone(), handler: config.handler.clone() })).await;
+        let (rules, handler) = (rules.clone(), config.handler.clone());
+        let said = Mutex::new(Rarely::new(REFUSALS_SAID_EVERY));
+        hooks.add(kind, Box::new(Gate { rules, handler, said })).await;
     }
     hooks.start().await;
     let mut changes = config.server.changes();
@@ -242,12 +246,22 @@ impl Rules {
 struct Gate {
     rules: Arc<Rules>,
     handler: Arc<dyn ParentHandler>,
+    said: Mutex<Rarely>,
 }
 
 impl Gate {
     /// Whether a client, whose certificate is right, was not removed.
     fn admits(&self, client: &str) -> bool {
         client == self.rules.zone || self.handler.admits(&ChildId::from(client))
+    }
+
+    /// Who is refused comes again and again; not every time is worth a line.
+    fn refused(&self, client: &str) {
+        if self.said.lock().unwrap_or_else(PoisonError::into_inner).due() {
+            tracing::warn!(%client, "the broker refused a client");
+        } else {
+            tracing::debug!(%client, "the broker refused a client");
+        }
     }
 }
 
@@ -259,7 +273,7 @@ impl Handler for Gate {
                 HookResult::AuthResult(if self.rules.admit(connect) && self.admits(connect.client_id()) {
                     AuthResult::Allow(false, None)
                 } else {
-                    tracing::warn!(client = %connect.client_id(), "the broker refused a client");
+                    self.refused(connect.client_id());
                     AuthResult::NotAuthorized
                 })
             }

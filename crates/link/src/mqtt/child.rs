@@ -4,6 +4,8 @@
 //!              broker takes it          parent's welcome             no parent there, or again a welcome
 //!  connecting ----------------> calling ----------------> connected ------------------------> calling
 //! ```
+//!
+//! A broker refuses without a reason. The child then asks the parent's HTTPS listener whether it was removed.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use model::exchange::{Ack, Revision};
-use model::{Desired, Digest, Error, Observed, Result};
+use model::{Desired, Digest, Error, ErrorKind, Observed, Result};
 use rustls::ClientConfig;
 use serde::Serialize;
 use tokio::io::AsyncWrite;
@@ -26,13 +28,14 @@ use super::{
     Acked, Beat, Gone, Have, Leaf, Newer, Report, Wait, Welcome, address_parse, filter_down, topic,
     topic_parse,
 };
-use crate::https::{ParentClient, Parents};
+use crate::https::{PATH_STANDING, ParentClient, Parents};
 use crate::limits::{
-    BEAT, BODY_MAX, MQTT_CHILD_INFLIGHT_MAX, PACKET_MAX, REQUEST_WAIT, WELCOME_WAIT, WELCOMES_MAX,
+    BEAT, BODY_MAX, MQTT_CHILD_INFLIGHT_MAX, PACKET_MAX, REFUSED_SAID_EVERY, REMOVED_PAUSE, REQUEST_WAIT,
+    WELCOME_WAIT, WELCOMES_MAX,
 };
 use crate::stream::ByteStream;
 use crate::tls::client_config;
-use crate::uplink::{Backoff, Down, Inbox, Uplink};
+use crate::uplink::{Backoff, Down, Inbox, Rarely, Uplink};
 use crate::vitals::{PulseSource, Vitals};
 use crate::wallet::Wallet;
 use crate::wire::{self, WireError};
@@ -81,15 +84,38 @@ struct Link {
 impl Link {
     async fn run(self: Arc<Self>) {
         let mut backoff = Backoff::new();
+        let mut refused = Rarely::new(REFUSED_SAID_EVERY);
         loop {
-            let error = match self.connect(&mut backoff).await {
-                Ok(never) => match never {},
-                Err(error) => error,
-            };
-            self.unheard();
-            tracing::debug!(%error, "no link to the zone");
+            let Err(error) = self.connect(&mut backoff).await;
+            if self.unheard() {
+                refused.reset();
+            }
+            if self.was_removed(&error).await {
+                self.inbox.removed();
+                tokio::time::sleep(REMOVED_PAUSE).await;
+                continue;
+            }
+            if error.kind == ErrorKind::Forbidden && refused.due() {
+                tracing::warn!(%error, "the zone does not let us in");
+            } else {
+                tracing::debug!(%error, "no link to the zone");
+            }
             backoff.pause().await;
         }
+    }
+
+    /// Only the zone itself is believed in this, never the broker.
+    async fn was_removed(&self, error: &Error) -> bool {
+        let refused = error.kind == ErrorKind::Forbidden;
+        wire::removed(error)
+            || refused && self.standing().await.is_err_and(|error| wire::removed(&error))
+    }
+
+    async fn standing(&self) -> Result<()> {
+        let answer = self.https.post_any::<_, ()>(PATH_STANDING, &(), REQUEST_WAIT).await;
+        // Nothing else is asked there for long.
+        self.https.reconnect()?;
+        answer.map(drop)
     }
 
     /// One connection, from its first byte to its end.
@@ -137,11 +163,12 @@ impl Link {
         self.inbox.up();
     }
 
-    fn unheard(&self) {
-        if let Some(session) = locked(&self.session).take() {
-            session.forget();
-            self.inbox.lost();
-        }
+    /// Whether it was heard until now.
+    fn unheard(&self) -> bool {
+        let Some(session) = locked(&self.session).take() else { return false };
+        session.forget();
+        self.inbox.lost();
+        true
     }
 
     /// Beats until the parent says that it heard of this connection.
@@ -156,6 +183,8 @@ impl Link {
             }
             backoff.pause().await;
         }
+        // A broker of somebody else lets in whom the zone does not.
+        self.standing().await?;
         Err(Error::unavailable("the zone does not answer"))
     }
 
@@ -198,7 +227,11 @@ impl Link {
                     self.inbox.offer(desired, &mut have).await;
                 }
                 Err(error) => {
-                    tracing::warn!(error = %Error::from(error), "the parent gave no desired set");
+                    let error = Error::from(error);
+                    if error.kind == ErrorKind::Forbidden {
+                        return Err(Error::new(ErrorKind::Forbidden, error.message));
+                    }
+                    tracing::warn!(%error, "the parent gave no desired set");
                     backoff.pause().await;
                 }
             }

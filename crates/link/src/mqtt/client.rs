@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::{Error, ErrorKind, Result};
 use rumqttc::{
-    AsyncClient, Broker, Event as Polled, EventLoop, Incoming, LastWill, MqttOptions, PubAckReason,
+    AsyncClient, Broker, ConnectionError, Event as Polled, EventLoop, Incoming, LastWill, MqttOptions, PubAckReason,
     PublishOptions, PublishResult, QoS, SubscribeFilter, SubscribeReasonCode, TlsConfiguration, Transport,
 };
 use rustls::ClientConfig;
@@ -80,6 +80,9 @@ impl Connection {
                     return Error::unavailable("the broker ended the connection");
                 }
                 Ok(_) => {}
+                Err(ConnectionError::ConnectionRefused(code)) => {
+                    return Error::new(ErrorKind::Forbidden, format!("the broker refused us: {code:?}"));
+                }
                 Err(error) => {
                     return Error::unavailable(format!("no link to the broker: {error}")).because(error);
                 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use model::exchange::Call;
-use model::{ChildId, Result};
+use model::{ChildId, Error, ErrorKind, Result};
 use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -17,17 +17,17 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{Event, Options, Publisher, open};
 use super::worker::{Seen, Worker};
-use super::{Beat, Gone, Have, Leaf, Wait, address_parse, child_of, filter_up};
+use super::{Beat, Gone, Have, Leaf, Newer, Wait, address_parse, child_of, filter_up, topic};
 use crate::calls::Calls;
 use crate::limits::{
     CALLS_QUEUE_MAX, CONNS_ENDED_MAX, CONNS_OFTEN, CONNS_OFTEN_WITHIN, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX,
-    REPORTS_QUEUE_MAX,
+    REFUSALS_MAX, REPORTS_QUEUE_MAX,
 };
 use crate::parent::ParentHandler;
 use crate::tls::client_config;
 use crate::uplink::Backoff;
 use crate::wallet::Wallet;
-use crate::wire;
+use crate::wire::{self, WireError};
 
 pub struct MqttParentConfig {
     /// `host:port`; the broker's certificate must carry that host.
@@ -48,6 +48,7 @@ pub struct MqttParent {
 impl MqttParent {
     pub fn start(config: MqttParentConfig, handler: Arc<dyn ParentHandler>, calls: Calls) -> Result<Self> {
         let (host, port) = address_parse(&config.broker)?;
+        let (refuse, refused) = mpsc::channel(REFUSALS_MAX);
         let hub = Arc::new(Hub {
             me: config.me.identity().id,
             host,
@@ -58,6 +59,7 @@ impl MqttParent {
             calls,
             children: Mutex::default(),
             publisher: watch::Sender::new(None),
+            refusals: (refuse, tokio::sync::Mutex::new(refused)),
         });
         let task = AbortOnDropHandle::new(tokio::spawn(hub.clone().run()));
         Ok(Self { hub, _task: task })
@@ -80,7 +82,12 @@ struct Hub {
     children: Mutex<HashMap<ChildId, Child>>,
     /// There while connected; replaced by each connection.
     publisher: watch::Sender<Option<Publisher>>,
+    refusals: Refusals,
 }
+
+/// Beats of removed children, to be answered one by one.
+type Refusals =
+    (mpsc::Sender<(ChildId, u64, Wait)>, tokio::sync::Mutex<mpsc::Receiver<(ChildId, u64, Wait)>>);
 
 /// What the connection's task holds of a child.
 struct Child {
@@ -130,6 +137,7 @@ impl Child {
 impl Hub {
     async fn run(self: Arc<Self>) {
         let kicks = self.kicks_follow(self.calls.kicks());
+        let refusals = self.refusals_send();
         let connections = async {
             let mut backoff = Backoff::new();
             loop {
@@ -140,7 +148,7 @@ impl Hub {
                 backoff.pause().await;
             }
         };
-        tokio::join!(kicks, connections);
+        tokio::join!(kicks, connections, refusals);
     }
 
     /// Lets go of children that were removed.
@@ -152,6 +160,27 @@ impl Hub {
                 Err(broadcast::error::RecvError::Closed) => return,
             }
         }
+    }
+
+    /// Answers removed children that a broker of somebody else still lets in.
+    async fn refusals_send(&self) {
+        let mut refusals = self.refusals.1.lock().await;
+        while let Some((child, conn, wait)) = refusals.recv().await {
+            let error = Error::new(ErrorKind::Forbidden, "this is no child of this zone");
+            let refusal = Newer { conn, seq: wait.seq, result: Err(WireError::from(&error)) };
+            let publisher = self.publisher.borrow().clone();
+            if let (Some(publisher), Ok(payload)) = (publisher, wire::encode(&refusal, PACKET_MAX)) {
+                let sent = publisher.publish(topic(child.as_str(), Leaf::Desired), payload).await;
+                tracing::debug!(%child, ?sent, "a removed child is told that it is refused");
+            }
+        }
+    }
+
+    /// A removed child that has a question open is answered; it asks the HTTPS listener what that means.
+    fn refuse(&self, child: &ChildId, payload: &[u8]) {
+        let Ok(Beat { conn, wait: Some(wait), .. }) = wire::decode(payload, PACKET_MAX) else { return };
+        // The next beat asks again where there is no room.
+        let _ = self.refusals.0.try_send((child.clone(), conn, wait));
     }
 
     async fn connect(self: &Arc<Self>, backoff: &mut Backoff) -> Result<()> {
@@ -185,7 +214,11 @@ impl Hub {
     fn message(self: &Arc<Self>, topic: &str, payload: Bytes) {
         let Some((child, leaf)) = child_of(topic) else { return };
         if !self.handler.admits(&child) || !(self.own_broker || self.handler.knows(&child)) {
-            return self.forget(&child);
+            self.forget(&child);
+            if matches!(leaf, Leaf::Beat) && self.handler.removed(&child) {
+                self.refuse(&child, &payload);
+            }
+            return;
         }
         match leaf {
             Leaf::Beat => self.read(&child, &payload, |beat| self.beat(&child, &beat)),

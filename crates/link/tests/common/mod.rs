@@ -41,6 +41,8 @@ pub struct Parent {
     pub beats: Mutex<HashMap<ChildId, u64>>,
     pub blobs: Mutex<HashMap<Digest, Bytes>>,
     pub removed: Mutex<Vec<ChildId>>,
+    /// Refused, but not because they were removed.
+    pub unknown: Mutex<Vec<ChildId>>,
     /// Set where another parent holds the duty.
     pub moved: Mutex<Option<Option<String>>>,
 }
@@ -56,6 +58,7 @@ impl Parent {
             beats: Mutex::default(),
             blobs: Mutex::default(),
             removed: Mutex::default(),
+            unknown: Mutex::default(),
             moved: Mutex::default(),
         })
     }
@@ -114,7 +117,11 @@ impl ParentHandler for Parent {
     }
 
     fn admits(&self, child: &ChildId) -> bool {
-        !self.removed.lock().unwrap().contains(child)
+        !self.removed(child) && !self.unknown.lock().unwrap().contains(child)
+    }
+
+    fn removed(&self, child: &ChildId) -> bool {
+        self.removed.lock().unwrap().contains(child)
     }
 }
 

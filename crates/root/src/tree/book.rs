@@ -11,8 +11,6 @@ use super::TreeService;
 use crate::history::{Actor, Line, journal};
 use crate::tables::{ZoneRecord, encode, kind};
 
-const ENROLMENT: &str = "enrolment";
-
 #[derive(Clone)]
 pub struct StoreBook(TreeService);
 
@@ -23,7 +21,7 @@ impl StoreBook {
 
     async fn redeem_zone(&self, digest: String, joiner: Joiner) -> Result<()> {
         let state = &self.0.0.state;
-        let record = state.store().get(ENROLMENT, &digest).await.map_err(Error::from)?;
+        let record = state.store().get(kind::ENROLMENT, &digest).await.map_err(Error::from)?;
         let record = record.ok_or_else(token_refused)?;
         let token: TokenRecord = serde_json::from_value(record.body)
             .map_err(|e| Error::internal("an enrolment token cannot be read").because(e))?;
@@ -51,7 +49,7 @@ impl StoreBook {
             name: joiner.name.as_str(),
             message: "joined with a token".to_owned(),
         };
-        let txn = Txn::new().delete(ENROLMENT, &digest, Some(record.version)).insert(
+        let txn = Txn::new().delete(kind::ENROLMENT, &digest, Some(record.version)).insert(
             kind::ZONE,
             &id,
             None,
@@ -80,7 +78,7 @@ impl TokenBook for StoreBook {
     fn add(&self, record: TokenRecord) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let body = serde_json::to_value(&record).expect("a token record is plain data");
-            let txn = Txn::new().insert(ENROLMENT, &record.digest, None, None, body);
+            let txn = Txn::new().insert(kind::ENROLMENT, &record.digest, None, None, body);
             self.0.0.state.commit(txn).await.map(drop)
         })
     }

@@ -83,6 +83,10 @@ impl ParentHandler for TreeService {
         Box::pin(async move { BlobSource::from_file(&self.0.replica.blob(&digest).await?).await })
     }
 
+    fn removed(&self, child: &ChildId) -> bool {
+        child.as_str().parse().is_ok_and(|zone| self.0.state.snapshot().removed.contains_key::<ZoneId>(&zone))
+    }
+
     fn admits(&self, child: &ChildId) -> bool {
         child.as_str().parse().is_ok_and(|zone| self.0.state.snapshot().zones.contains_key::<ZoneId>(&zone))
     }

@@ -85,6 +85,25 @@ async fn a_token_is_narrower_than_its_user_and_ends() {
 }
 
 #[tokio::test]
+async fn an_enrolment_token_that_is_over_is_swept_away() {
+    let world = World::new().await;
+    let store = world.cloud.state.store();
+    let mut ids = Vec::new();
+    for valid_ms in [-1, 60_000] {
+        let until = world.cloud.now().plus_ms(valid_ms);
+        let (_, record) = link::EnrollToken::make([0; 32], link::Kind::Zone, None, until);
+        let body = serde_json::to_value(&record).unwrap();
+        let txn = store::Txn::new().insert(root::tables::kind::ENROLMENT, &record.digest, None, None, body);
+        world.cloud.state.commit(txn).await.unwrap();
+        ids.push(record.digest);
+    }
+    let fence = world.cloud.duties.held(root::duty::SWEEP).unwrap();
+    root::sweep::sweep(&world.cloud, &fence).await.unwrap();
+    let left = store.list(root::tables::kind::ENROLMENT).await.unwrap();
+    assert_eq!(left.into_iter().map(|record| record.id).collect::<Vec<_>>(), ids[1..]);
+}
+
+#[tokio::test]
 async fn users_change_and_go() {
     let world = World::new().await;
     let admin = world.user("team", Role::Admin).await;

@@ -179,6 +179,7 @@ impl Parent {
                 (whole, area) => whole.or(area),
             };
         }
+        total.area = total.area.or(self.config.area);
         total.cordoned = total.nodes > 0 && !open;
         total.archs = archs.into_iter().collect();
         total.runtimes = runtimes.into_iter().collect();
