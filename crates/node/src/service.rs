@@ -149,10 +149,7 @@ impl NodeService {
     }
 
     /// The set is on the disk before anything is done about it.
-    async fn desired_change(
-        &self,
-        change: impl FnOnce(&mut Child) -> Result<Option<Changed>>,
-    ) -> Result<()> {
+    async fn desired_change(&self, change: impl FnOnce(&mut Child) -> Result<Option<Changed>>) -> Result<()> {
         let _in_order = self.0.taking.lock().await;
         let writes = {
             let mut child = self.child();

@@ -155,11 +155,14 @@ impl Core {
             restore(&mut parent, assignment, kept.places.get(&assignment.id));
         }
         let facts = parent.aggregate(name.clone(), version, None);
+        // What has no place has no node that would speak of it: root hears at once how it is.
+        let touched = kept.assignments.keys().filter(|id| !kept.places.contains_key(*id)).cloned().collect();
         let inbox = Inbox::restore(kept.desired_at, kept.assignments.into_values());
         let child = Child::new(epoch, facts, inbox).paged(page_bytes);
-        let touched = BTreeSet::new();
         let (version, removed) = (version.to_owned(), kept.removed);
-        Self { name, version, child, parent, touched, removed, up_us: None }
+        let mut core = Self { name, version, child, parent, touched, removed, up_us: None };
+        core.refresh();
+        core
     }
 
     // ---- towards root -------------------------------------------------

@@ -441,10 +441,8 @@ async fn the_way_to_root_is_the_zones_own_and_that_of_its_nodes() {
     (facts_a.legs, facts_b.legs) = (leg(1_000), leg(9_000));
     world.zone.observed(&a, observed(&facts_a, 1, vec![])).await.unwrap();
     world.zone.observed(&b, observed(&facts_b, 1, vec![])).await.unwrap();
-    let root = until("the way to root is told", || {
-        world.zone.report(None)?.facts.legs.get("root").copied()
-    })
-    .await;
+    let root =
+        until("the way to root is told", || world.zone.report(None)?.facts.legs.get("root").copied()).await;
     // The way up of these tests takes 12.345 ms, rounded up to two digits.
     assert_eq!((root.min_us, root.max_us), (13_000 + 1_000, 13_000 + 9_000));
     assert!(!world.zone.report(None).unwrap().facts.legs.contains_key("zone"));

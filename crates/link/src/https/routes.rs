@@ -18,8 +18,8 @@ use work::{Clock, SystemClock};
 use super::roster::{Connection, Roster};
 use super::socket::pump;
 use super::{
-    PATH_BEAT, PATH_BLOB, PATH_DESIRED, PATH_ENROLL, PATH_ISSUE, PATH_OBSERVED, PATH_STANDING, PATH_STREAM, Poll,
-    Polled,
+    PATH_BEAT, PATH_BLOB, PATH_DESIRED, PATH_ENROLL, PATH_ISSUE, PATH_OBSERVED, PATH_STANDING, PATH_STREAM,
+    Poll, Polled,
 };
 use crate::ca::{IssueAsk, Issuer, issue_allowed};
 use crate::calls::Calls;

@@ -107,8 +107,7 @@ impl Link {
     /// Only the zone itself is believed in this, never the broker.
     async fn was_removed(&self, error: &Error) -> bool {
         let refused = error.kind == ErrorKind::Forbidden;
-        wire::removed(error)
-            || refused && self.standing().await.is_err_and(|error| wire::removed(&error))
+        wire::removed(error) || refused && self.standing().await.is_err_and(|error| wire::removed(&error))
     }
 
     async fn standing(&self) -> Result<()> {

@@ -9,8 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::{Error, ErrorKind, Result};
 use rumqttc::{
-    AsyncClient, Broker, ConnectionError, Event as Polled, EventLoop, Incoming, LastWill, MqttOptions, PubAckReason,
-    PublishOptions, PublishResult, QoS, SubscribeFilter, SubscribeReasonCode, TlsConfiguration, Transport,
+    AsyncClient, Broker, ConnectionError, Event as Polled, EventLoop, Incoming, LastWill, MqttOptions,
+    PubAckReason, PublishOptions, PublishResult, QoS, SubscribeFilter, SubscribeReasonCode, TlsConfiguration,
+    Transport,
 };
 use rustls::ClientConfig;
 

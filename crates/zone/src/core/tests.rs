@@ -189,6 +189,17 @@ fn a_drained_node_ends_empty_and_the_instance_runs_once() {
 }
 
 #[test]
+fn a_restart_before_root_heard_that_something_is_gone_tells_it_again() {
+    let mut world = World::new();
+    for (run, phase) in [(Run::Stopped, Phase::Stopped), (Run::Gone, Phase::Gone)] {
+        world.tell(vec![Assignment { run, ..assignment(1, |_| {}) }]);
+        assert_eq!(world.phase(1), Some(phase));
+        world.restart();
+        assert_eq!(world.phase(1), Some(phase), "no node has it who could say so");
+    }
+}
+
+#[test]
 fn a_removed_node_is_never_let_in_again() {
     let mut world = World::new();
     let first = world.node("n1", 4);
