@@ -482,3 +482,23 @@ async fn an_external_broker_keeps_each_node_at_its_own_topics() {
     let uplink = world.zone.uplink(Transport::Mosquitto, &foreign);
     assert!(common::stays_down(&*uplink).await);
 }
+
+/// The identity of a node was copied to a second host: each ends the connection of the other, and both must not
+/// keep the broker busy with that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_with_one_identity_come_less_and_less_often() {
+    const WATCHED: Duration = Duration::from_secs(10);
+    // By then each paused for at least 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.5 and 2.5 seconds.
+    const CONNECTIONS_MAX: usize = 2 * 9 + 6;
+    let world = world(Transport::Mqtt).await;
+    let _second = world.zone.uplink(Transport::Mqtt, &world.credentials);
+    let mut heard = world.zone.handler.heard.lock().await;
+    let mut connections = 0;
+    let _ = tokio::time::timeout(WATCHED, async {
+        while let Some(event) = heard.recv().await {
+            connections += usize::from(matches!(event, Heard::Link(_, true)));
+        }
+    })
+    .await;
+    assert!((2..=CONNECTIONS_MAX).contains(&connections), "{connections} connections");
+}
