@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use model::{Generation, InstanceId, LossPolicy, Phase, Run};
 
-use crate::world::{Actor, World};
+use crate::node::Node;
+use crate::world::{Actor, World, child_id};
 
 #[derive(Debug, Default)]
 pub struct Checks {
@@ -60,7 +61,12 @@ impl World {
                 ));
             }
         }
-        if let Some(node) = self.nodes.iter().find(|node| node.removed && !node.containers.is_empty()) {
+        // A zone that died before it kept the removal does not know of it; the operator was told no such thing.
+        let kept = |node: &&Node| {
+            let core = self.zones[node.zone - 1].core.as_ref();
+            core.is_some_and(|core| core.node_removed(&child_id(node.actor, false)))
+        };
+        if let Some(node) = self.nodes.iter().filter(kept).find(|node| !node.containers.is_empty()) {
             return Some(format!("host {} was removed and still holds something", node.actor));
         }
         self.nodes.iter().filter(|node| node.exists).find_map(|node| {

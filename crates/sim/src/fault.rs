@@ -107,22 +107,21 @@ impl World {
         self.after_ms(back, Event::Heal { a: actor, b: parent });
     }
 
-    /// An operator cordons, drains or opens a node, or removes one that is lost or empty.
+    /// An operator cordons, drains or opens a node, or removes one, whatever it holds and whether or not it lives.
     pub fn operate(&mut self) {
         let at = self.between(0, self.nodes.len() as i64 - 1) as usize;
         let node = &self.nodes[at];
         let (actor, zone) = (node.actor, node.zone);
-        let empty = node.containers.is_empty();
         let alone = !self.nodes.iter().any(|other| other.zone == zone && (!other.exists || other.removed));
-        let may_go = !self.nodes[at].exists || (empty && alone && self.cut.is_empty());
-        let remove = may_go && self.chance(0.5);
+        let may_go = !self.nodes[at].exists || alone;
+        let remove = may_go && self.chance(0.2);
         let mode = [PlaceMode::Open, PlaceMode::Cordoned, PlaceMode::Draining, PlaceMode::Maintenance]
             [self.between(0, 3) as usize];
         let force = self.chance(0.3);
         let name = format!("node-{actor}");
         let Some(core) = self.zone(zone).core.as_mut() else { return };
         let writes = match remove {
-            true => core.node_remove(&name, false).ok(),
+            true => core.node_remove(&name, true).ok(),
             false => core.node_mode(&name, mode, force),
         };
         let Some(writes) = writes else { return };
