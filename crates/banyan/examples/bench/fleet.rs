@@ -175,7 +175,8 @@ async fn changes(client: &Client, time: Duration) -> Result<()> {
     let mut tasks = tokio::task::JoinSet::new();
     let since = Instant::now();
     let mut number = 0u64;
-    while since.elapsed() < time {
+    // What was created last is deleted too.
+    while since.elapsed() < time || number % 2 == 1 {
         tick.tick().await;
         let (client, name) = (client.clone(), format!("change-{}", number / 2));
         let delete = number % 2 == 1;
