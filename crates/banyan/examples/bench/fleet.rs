@@ -109,6 +109,10 @@ impl ChildOwner for StandIn {
         self.news.clone()
     }
 
+    fn removed(&self) -> BoxFuture<'_, model::Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn answer(&self, _ask: Ask, stream: ByteStream) -> BoxFuture<'static, ()> {
         Box::pin(async move { drop(stream.send(Frame::Error("this is a stand-in".into())).await) })
     }
