@@ -25,6 +25,7 @@ const KEY_FILE: &str = "ca.key.pem";
 const CERT_FILE: &str = "ca.cert.pem";
 /// Names and addresses that one server certificate may carry.
 const SANS_MAX: usize = 64;
+const HOST_NAME_MAX: usize = 253;
 
 /// A request for a certificate. `sans` are names and addresses; only a server has any.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -211,7 +212,13 @@ fn leaf_params(identity: &Identity, sans: &[String], valid_for: Duration) -> Res
     for san in sans {
         params.subject_alt_names.push(match san.parse::<IpAddr>() {
             Ok(address) => SanType::IpAddress(address),
-            Err(_) => SanType::DnsName(san.as_str().try_into().map_err(broken("a host name"))?),
+            Err(_) if host_name(san) => {
+                SanType::DnsName(san.as_str().try_into().map_err(broken("a host name"))?)
+            }
+            Err(_) => {
+                let shown: String = san.chars().take(HOST_NAME_MAX).collect();
+                return Err(Error::invalid(format!("'{}' is not a host name", shown.escape_debug())));
+            }
         });
     }
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -219,6 +226,12 @@ fn leaf_params(identity: &Identity, sans: &[String], valid_for: Duration) -> Res
     params.extended_key_usages =
         vec![if server { ExtendedKeyUsagePurpose::ServerAuth } else { ExtendedKeyUsagePurpose::ClientAuth }];
     Ok(params)
+}
+
+/// One name of one host: no pattern, nothing that is read in another way elsewhere.
+fn host_name(text: &str) -> bool {
+    (1..=HOST_NAME_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
 }
 
 fn dated(valid_for: Duration) -> CertificateParams {

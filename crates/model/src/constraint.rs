@@ -140,6 +140,11 @@ impl Constraints {
         for term in &self.affinity {
             label_validate(&term.label, &term.value).map_err(|e| e.at("affinity"))?;
         }
+        for (field, name) in [("zone", &self.zone), ("node", &self.node)] {
+            if name.as_ref().is_some_and(|name| name.is_empty() || name.len() > LABEL_KEY_MAX) {
+                return Err(Error::invalid(format!("{field} must be 1 to {LABEL_KEY_MAX} bytes")).at(field));
+            }
+        }
         self.validate_possible()?;
         let against = |a: &&Affinity, b: &Affinity| {
             a.required && b.required && !a.anti && b.anti && a.label == b.label && a.value == b.value
@@ -201,6 +206,13 @@ impl Constraints {
             let named = [&wish.zone, &wish.node, &wish.label].into_iter().flatten().count();
             if named != 1 || wish.label.is_some() != wish.value.is_some() {
                 return Err(Error::invalid("name one of zone, node, and label with its value").at("prefer"));
+            }
+            let named = [&wish.zone, &wish.node, &wish.label, &wish.value];
+            if named.into_iter().flatten().any(|text| text.len() > LABEL_VALUE_MAX) {
+                return Err(Error::invalid(format!(
+                    "names and values may have {LABEL_VALUE_MAX} bytes at most"
+                ))
+                .at("prefer"));
             }
             if !(1..=100).contains(&wish.weight) {
                 return Err(Error::invalid("the weight must be 1 to 100").at("prefer.weight"));

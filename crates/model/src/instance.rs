@@ -216,7 +216,7 @@ impl InstanceSpec {
             health.validate().map_err(|e| e.at("health"))?;
         }
         labels_validate(&self.labels).map_err(|e| e.at("labels"))?;
-        if self.priority.abs() > PRIORITY_MAX {
+        if !(-PRIORITY_MAX..=PRIORITY_MAX).contains(&self.priority) {
             return Err(Error::invalid(format!("the priority must be -{PRIORITY_MAX} to {PRIORITY_MAX}"))
                 .at("priority"));
         }
@@ -303,8 +303,15 @@ impl HealthCheck {
             ));
         }
         match &self.probe {
-            HealthProbe::Command(words) if words.is_empty() || words.len() > COMMAND_WORDS_MAX => {
-                Err(Error::invalid("the health command must have 1 to 256 words").at("probe"))
+            HealthProbe::Command(words)
+                if words.is_empty()
+                    || words.len() > COMMAND_WORDS_MAX
+                    || words.iter().map(String::len).sum::<usize>() > COMMAND_BYTES_MAX =>
+            {
+                Err(Error::invalid(format!(
+                    "the health command must have 1 to {COMMAND_WORDS_MAX} words and {COMMAND_BYTES_MAX} bytes at most"
+                ))
+                .at("probe"))
             }
             HealthProbe::Tcp { port: 0 } | HealthProbe::Http { port: 0, .. } => {
                 Err(Error::invalid("the port must be 1 to 65535").at("probe"))

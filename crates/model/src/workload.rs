@@ -14,6 +14,7 @@ use crate::instance::{InstanceSpec, RestartPolicy};
 
 pub const REPLICAS_MAX: u32 = 100_000;
 pub const RETRIES_MAX: u32 = 1_000;
+pub const KEEP_MAX: u32 = 100;
 pub const SCHEDULE_BYTES_MAX: usize = 128;
 pub const DESCRIPTION_BYTES_MAX: usize = 1024;
 pub const APP_WORKLOADS_MAX: usize = 256;
@@ -299,7 +300,10 @@ impl WorkloadSpec {
                 Error::invalid(format!("at most {REPLICAS_MAX} replicas are possible")).at("replicas")
             );
         }
-        if let Mode::Cron { schedule, time_zone, .. } = &self.mode {
+        if let Mode::Cron { schedule, time_zone, keep, .. } = &self.mode {
+            if *keep > KEEP_MAX {
+                return Err(Error::invalid(format!("at most {KEEP_MAX} ended runs can be kept")).at("keep"));
+            }
             crate::cron::Schedule::parse(schedule, time_zone.as_deref())?;
         }
         let Some(run) = self.mode.run() else { return Ok(()) };
@@ -535,6 +539,20 @@ mod tests {
         assert!(spec.validate().is_ok(), "one fits");
         spec.mode = Mode::Service { replicas: 2 };
         assert!(spec.validate().expect_err("two do not").message.contains("contradict"));
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused() {
+        let mut spec = InstanceSpec::new("busybox");
+        spec.priority = i32::MIN;
+        assert!(spec.validate().is_err());
+        spec.priority = 0;
+        spec.constraints.zone = Some("z".repeat(1_000_000));
+        assert!(spec.validate().is_err());
+        spec.constraints.zone = None;
+        let probe = crate::instance::HealthProbe::Command(vec!["true".into(), "x".repeat(1_000_000)]);
+        spec.health = serde_json::from_value(serde_json::json!({ "probe": probe })).expect("reads");
+        assert!(spec.validate().is_err());
     }
 
     #[test]

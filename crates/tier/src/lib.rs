@@ -47,6 +47,8 @@ const ITEM_BYTES: usize = 512;
 /// A digest with its size and media type.
 const LAYER_BYTES: usize = 192;
 const EVENT_BYTES: usize = 96;
+/// A condition on the place, with its longest names.
+const TERM_BYTES: usize = 256;
 const VERDICT_BYTES: usize = 64;
 
 impl Keyed for Assignment {
@@ -60,14 +62,21 @@ impl Keyed for Assignment {
         };
         let words = |list: &[String]| -> usize { list.iter().map(|word| word.len() + 3).sum() };
         let (spec, image) = (&self.spec, &self.image);
+        let health = match spec.health.as_ref().map(|health| &health.probe) {
+            Some(model::HealthProbe::Command(command)) => words(command),
+            Some(model::HealthProbe::Http { path, .. }) => path.len(),
+            Some(model::HealthProbe::Tcp { .. }) | None => 0,
+        };
         ITEM_BYTES
+            + health
             + words(&spec.command)
             + pairs(&spec.env)
             + pairs(&spec.labels)
             + pairs(&spec.constraints.node_labels)
-            + 96 * (spec.constraints.affinity.len()
-                + spec.constraints.latency.len()
-                + spec.constraints.prefer.len())
+            + TERM_BYTES
+                * (spec.constraints.affinity.len()
+                    + spec.constraints.latency.len()
+                    + spec.constraints.prefer.len())
             + words(&image.entrypoint)
             + words(&image.command)
             + pairs(&image.env)

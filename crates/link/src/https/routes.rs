@@ -216,8 +216,9 @@ async fn enroll(State(shared): State<Arc<Shared>>, body: Bytes) -> Answer {
 async fn issue(State(shared): State<Arc<Shared>>, Peer(peer, _): Peer, body: Bytes) -> Answer {
     let issuer = shared.issuer.as_ref().ok_or_else(|| Error::not_found("issuer at this parent"))?;
     let ask: IssueAsk = wire::decode(&body, SMALL_BODY_MAX)?;
-    let gone = shared.children.include(&peer) && !shared.handler.admits(&peer.child_id());
-    if gone || !issue_allowed(&peer, &ask.identity) {
+    // A child asks its own parent, which knows whether it was removed.
+    let ours = shared.children.include(&peer) && shared.handler.admits(&peer.child_id());
+    if !ours || !issue_allowed(&peer, &ask.identity) {
         let text = format!("{peer} may not have a certificate for {}", ask.identity);
         return Err(Error::new(ErrorKind::Forbidden, text).into());
     }
