@@ -127,7 +127,10 @@ fn runs_end_and_daemons_are_everywhere() {
         ["workload", "create", "nightly", "--image", "busybox", "--memory", "16MiB", "--retries", "0"];
     cloud.good(&[&words[..], &["--cron", "@monthly", "--", "sh", "-c", "echo tidy; exit 4"]].concat());
     assert_eq!(phase(&cloud, "nightly"), "waiting");
-    says(&cloud.bad(&["workload", "run", "nightly"]), &["1 badly", "tidy"]);
+    says(&cloud.bad(&["workload", "run", "nightly"]), &["1 badly", "workload logs nightly"]);
+    crate::support::until("what it said is kept", || {
+        cloud.good(&["workload", "logs", "nightly"]).contains("tidy").then_some(())
+    });
     cloud.good(&["workload", "update", "nightly", "--", "echo", "tidy"]);
     cloud.good(&["workload", "run", "nightly"]);
 
