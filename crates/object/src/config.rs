@@ -1,0 +1,35 @@
+//! The settings of a store.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a store is run.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the data lives.
+    pub data: PathBuf,
+    /// Where S3 is served; port 0 chooses a free one.
+    pub listen: SocketAddr,
+    /// Base domains for virtual-host style (`bucket.DOMAIN`); path style always works.
+    pub domains: Vec<String>,
+    /// The name of the region in answers and location constraints.
+    pub region: String,
+    /// How long a day lasts for lifecycle rules. Shorter ones are for tests.
+    pub day: Duration,
+    /// How often lifecycle, reclaim and the like look for work.
+    pub tick: Duration,
+}
+
+impl Config {
+    pub fn new(data: PathBuf, listen: SocketAddr) -> Self {
+        Self {
+            data,
+            listen,
+            domains: Vec::new(),
+            region: "us-east-1".into(),
+            day: Duration::from_secs(24 * 60 * 60),
+            tick: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The local engine: an index and bytes, crash-safe.
+//!
+//! *One writer.* Every change is a closure that runs on the writer's thread,
+//! in order. Closures that wait together form a group: their changes and the
+//! bytes of their small blobs are appended to the journal, one `fdatasync`
+//! makes the group durable, the index takes it, and all are answered. A closure
+//! that returns an error leaves nothing behind.
+//!
+//! *The journal is also the pack.* Blobs up to [`PACKED_MAX`] live where the
+//! journal put them; segments with little alive are rewritten in the background.
+//! Larger blobs are files of their own, synced with their folder before the
+//! closure that names them runs.
+//!
+//! *The index* (redb) is committed without sync and made durable at
+//! checkpoints; after a crash the journal since the last checkpoint is applied
+//! again. A torn tail fails its checksum and ends the journal.
+//!
+//! *Bytes* are kept in chunks of 64 KiB, each with a CRC32C that is checked on
+//! every read; sealed blobs hold AES-256-GCM chunks under a key of their own.
+
+mod api;
+
+pub use api::*;

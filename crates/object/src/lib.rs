@@ -1,0 +1,31 @@
+//! Buckets: an S3 store on the identity of the cloud.
+//!
+//! ```text
+//!   HTTP request
+//!      │  http     listener, limits, virtual hosts, CORS, websites, access log
+//!      ▼
+//!   s3s            signatures, chunked bodies, XML  (behind `s3/` and `access/` alone)
+//!      │  access   who is it, may it: ACLs, policies, public access block
+//!      ▼
+//!   s3             one small function per operation: DTO → terms → DTO
+//!      │
+//!      ▼
+//!   ops            what may be asked of buckets and objects, in our own words
+//!      │
+//!      ▼
+//!   engine         one writer with group commit; journal, index, packs, files
+//! ```
+//!
+//! A write runs as a closure on the engine's one writer: it reads what it
+//! depends on, decides, and changes records; conditions therefore hold at the
+//! moment of the change. Data is written before that and has no name until then.
+
+pub mod config;
+pub mod engine;
+pub mod fault;
+pub mod identity;
+pub mod record;
+
+pub use config::Config;
+pub use engine::Engine;
+pub use fault::{Fault, Result};

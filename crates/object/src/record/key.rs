@@ -1,0 +1,102 @@
+//! The keys of records. The first byte is the space; numbers are big endian, so that byte order is their order.
+
+use std::ops::Range;
+
+/// What stands under a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Space {
+    /// Numbers of the store: next bucket id, next version.
+    Counter = b'c',
+    /// Bucket by name.
+    Bucket = b'b',
+    /// Usage by bucket id.
+    Usage = b'u',
+    /// The newest version of a key, also if it is a delete marker.
+    Current = b'o',
+    /// Older versions of a key, newest first.
+    Past = b'p',
+    /// The number of the older version that is `null`, if there is one.
+    Null = b'n',
+    /// Open uploads by bucket, key and upload id.
+    Upload = b'm',
+    /// Parts by upload and number.
+    Part = b'q',
+    /// For whoever needs a small durable list (log lines, events): by name and number.
+    Queue = b'l',
+    /// The engine's own.
+    Engine = b'e',
+}
+
+fn start(space: Space, bucket: u32, room: usize) -> Vec<u8> {
+    let mut key = Vec::with_capacity(5 + room);
+    key.push(space as u8);
+    key.extend_from_slice(&bucket.to_be_bytes());
+    key
+}
+
+pub fn bucket(name: &str) -> Vec<u8> {
+    [&[Space::Bucket as u8], name.as_bytes()].concat()
+}
+
+pub fn usage(bucket: u32) -> Vec<u8> {
+    start(Space::Usage, bucket, 0)
+}
+
+pub fn counter(name: &str) -> Vec<u8> {
+    [&[Space::Counter as u8], name.as_bytes()].concat()
+}
+
+pub fn current(bucket: u32, object: &str) -> Vec<u8> {
+    let mut key = start(Space::Current, bucket, object.len());
+    key.extend_from_slice(object.as_bytes());
+    key
+}
+
+/// Names of objects hold no NUL, so it ends the name and keeps the order.
+pub fn past(bucket: u32, object: &str, seq: u64) -> Vec<u8> {
+    let mut key = start(Space::Past, bucket, object.len() + 9);
+    key.extend_from_slice(object.as_bytes());
+    key.push(0);
+    key.extend_from_slice(&(!seq).to_be_bytes());
+    key
+}
+
+pub fn null(bucket: u32, object: &str) -> Vec<u8> {
+    let mut key = start(Space::Null, bucket, object.len());
+    key.extend_from_slice(object.as_bytes());
+    key
+}
+
+pub fn upload(bucket: u32, object: &str, id: &str) -> Vec<u8> {
+    let mut key = start(Space::Upload, bucket, object.len() + 1 + id.len());
+    key.extend_from_slice(object.as_bytes());
+    key.push(0);
+    key.extend_from_slice(id.as_bytes());
+    key
+}
+
+pub fn part(bucket: u32, upload: &str, number: u16) -> Vec<u8> {
+    let mut key = start(Space::Part, bucket, upload.len() + 3);
+    key.extend_from_slice(upload.as_bytes());
+    key.push(0);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Everything that begins with `prefix`.
+pub fn under(prefix: Vec<u8>) -> Range<Vec<u8>> {
+    let mut end = prefix.clone();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    prefix..end
+}
+
+/// All of a bucket in one space.
+pub fn of_bucket(space: Space, bucket: u32) -> Range<Vec<u8>> {
+    under(start(space, bucket, 0))
+}
