@@ -33,12 +33,16 @@ impl From<Fault> for S3Error {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::S3(code, message) => S3Error::with_message(code, message),
-            Fault::Engine(error) if error.is_full() => {
-                S3Error::with_message(S3ErrorCode::ServiceUnavailable, "The store has no room left on its disk.")
-            }
+            Fault::Engine(error) if error.is_full() => S3Error::with_message(
+                S3ErrorCode::ServiceUnavailable,
+                "The store has no room left on its disk.",
+            ),
             Fault::Engine(error) => {
                 tracing::error!(%error, "the store failed");
-                S3Error::with_message(S3ErrorCode::InternalError, "We encountered an internal error. Please try again.")
+                S3Error::with_message(
+                    S3ErrorCode::InternalError,
+                    "We encountered an internal error. Please try again.",
+                )
             }
         }
     }

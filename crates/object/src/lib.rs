@@ -25,6 +25,8 @@ pub mod engine;
 pub mod fault;
 pub mod identity;
 pub mod record;
+mod s3;
+pub mod service;
 
 pub use config::Config;
 pub use engine::Engine;

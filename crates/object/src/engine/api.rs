@@ -144,7 +144,11 @@ impl View {
     }
 
     /// Calls `each` with keys and values of the range in order until it answers `false`. No copies are made.
-    pub fn scan(&self, _range: Range<Vec<u8>>, _each: impl FnMut(&[u8], &[u8]) -> bool) -> Result<(), EngineError> {
+    pub fn scan(
+        &self,
+        _range: Range<Vec<u8>>,
+        _each: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), EngineError> {
         unimplemented!()
     }
 }
@@ -167,7 +171,11 @@ impl Tx<'_> {
         unimplemented!()
     }
 
-    pub fn scan(&self, _range: Range<Vec<u8>>, _each: impl FnMut(&[u8], &[u8]) -> bool) -> Result<(), EngineError> {
+    pub fn scan(
+        &self,
+        _range: Range<Vec<u8>>,
+        _each: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), EngineError> {
         unimplemented!()
     }
 

@@ -10,7 +10,9 @@ pub fn serialize<T: xml::Serialize, S: Serializer>(value: &Option<T>, to: S) -> 
     to.serialize_some(&String::from_utf8(text).map_err(ser::Error::custom)?)
 }
 
-pub fn deserialize<'de, T: for<'x> xml::Deserialize<'x>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub fn deserialize<'de, T: for<'x> xml::Deserialize<'x>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
     let mut reader = xml::Deserializer::new(text.as_bytes());
     T::deserialize(&mut reader).map(Some).map_err(de::Error::custom)

@@ -105,7 +105,9 @@ impl Head {
     /// Reads the head alone.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (format, rest) = bytes.split_first()?;
-        (*format == Version::FORMAT).then(|| postcard::take_from_bytes(rest).ok().map(|(head, _)| head)).flatten()
+        (*format == Version::FORMAT)
+            .then(|| postcard::take_from_bytes(rest).ok().map(|(head, _)| head))
+            .flatten()
     }
 
     /// As clients see it.

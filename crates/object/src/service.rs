@@ -1,0 +1,73 @@
+//! What every operation needs.
+
+use std::sync::Arc;
+
+use s3s::{S3Error, S3Request, s3_error};
+
+use crate::config::Config;
+use crate::engine::{Engine, Tx, View};
+use crate::fault::{Fault, Result};
+use crate::identity::{Account, Identity, Principal};
+use crate::record::{Bucket, key};
+
+/// The store as S3 sees it. Cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    pub engine: Engine,
+    pub identity: Arc<dyn Identity>,
+    pub config: Arc<Config>,
+}
+
+/// Who asks; put into the request's extensions by the access check, which has let it pass.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// `None` is anonymous.
+    pub principal: Option<Principal>,
+    /// The address of the connection, not of a header.
+    pub address: Option<std::net::IpAddr>,
+    /// Whether it came over TLS.
+    pub secure: bool,
+}
+
+impl Caller {
+    pub fn of<T>(req: &S3Request<T>) -> Result<&Self, S3Error> {
+        req.extensions.get::<Self>().ok_or_else(|| s3_error!(AccessDenied))
+    }
+
+    /// The account, or `AccessDenied` for anonymous.
+    pub fn account(&self) -> Result<&Account> {
+        let principal = self.principal.as_ref();
+        principal.map(|principal| &principal.account).ok_or_else(|| s3s::S3ErrorCode::AccessDenied.into())
+    }
+}
+
+/// Reads records: the same for views and changes.
+pub trait Records {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+
+    /// The bucket, or `NoSuchBucket`.
+    fn bucket(&self, name: &str) -> Result<Bucket> {
+        let bytes = self.record(&key::bucket(name))?.ok_or_else(|| {
+            Fault::new(s3s::S3ErrorCode::NoSuchBucket, "The specified bucket does not exist")
+        })?;
+        Ok(serde_json::from_slice(&bytes)
+            .map_err(|error| crate::engine::EngineError::Index(error.to_string()))?)
+    }
+}
+
+impl Records for View {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.get(key)?)
+    }
+}
+
+impl Records for Tx<'_> {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.get(key)?)
+    }
+}
+
+/// Puts the bucket's record back after a change of its settings.
+pub fn put_bucket(tx: &mut Tx<'_>, bucket: &Bucket) {
+    tx.put(key::bucket(&bucket.name), serde_json::to_vec(bucket).expect("a bucket encodes"));
+}
