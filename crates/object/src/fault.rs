@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use http::{HeaderMap, HeaderValue, StatusCode};
 use s3s::{S3Error, S3ErrorCode};
 
 pub type Result<T, E = Fault> = std::result::Result<T, E>;
@@ -11,6 +12,9 @@ pub type Result<T, E = Fault> = std::result::Result<T, E>;
 pub enum Fault {
     #[error("{1}")]
     S3(S3ErrorCode, Cow<'static, str>),
+    /// There is no such object or version; `marker` is the delete marker in its place.
+    #[error("{message}")]
+    Absent { code: S3ErrorCode, message: &'static str, marker: Option<String> },
     /// The disk or the index failed; the cause goes to the log, not to the client.
     #[error("the store failed: {0}")]
     Engine(#[from] crate::engine::EngineError),
@@ -32,7 +36,16 @@ impl From<S3ErrorCode> for Fault {
 impl From<Fault> for S3Error {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::S3(code, message) => S3Error::with_message(code, message),
+            Fault::S3(code, message) => {
+                let known = code.status_code().is_some();
+                let mut error = S3Error::with_message(code, message);
+                // Codes of our own are refusals.
+                if !known {
+                    error.set_status_code(StatusCode::FORBIDDEN);
+                }
+                error
+            }
+            Fault::Absent { code, message, marker } => absent(code, message, marker),
             Fault::Engine(error) if error.is_full() => S3Error::with_message(
                 S3ErrorCode::ServiceUnavailable,
                 "The store has no room left on its disk.",
@@ -46,4 +59,17 @@ impl From<Fault> for S3Error {
             }
         }
     }
+}
+
+/// Tells by headers whether a delete marker is the reason.
+fn absent(code: S3ErrorCode, message: &'static str, marker: Option<String>) -> S3Error {
+    let mut headers = HeaderMap::new();
+    let is_marker = HeaderValue::from_static(if marker.is_some() { "true" } else { "false" });
+    headers.insert("x-amz-delete-marker", is_marker);
+    if let Some(id) = marker.and_then(|id| HeaderValue::try_from(id).ok()) {
+        headers.insert("x-amz-version-id", id);
+    }
+    let mut error = S3Error::with_message(code, message);
+    error.set_headers(headers);
+    error
 }

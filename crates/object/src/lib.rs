@@ -27,6 +27,7 @@ pub mod identity;
 pub mod record;
 mod s3;
 pub mod service;
+pub mod version;
 
 pub use config::Config;
 pub use engine::Engine;

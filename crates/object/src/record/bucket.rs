@@ -93,11 +93,29 @@ pub enum Permission {
     WriteAcp,
 }
 
-/// How much a bucket holds, all versions and parts of open uploads counted.
+/// How much a bucket or an account holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
+    /// Keys whose newest version is not a delete marker.
     pub objects: u64,
+    /// All versions, delete markers among them: a bucket without any is empty.
     pub versions: u64,
+    /// Of all versions.
     pub bytes: u64,
+    /// Of the parts of open uploads.
     pub upload_bytes: u64,
+}
+
+impl Usage {
+    const FORMAT: u8 = 1;
+
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_extend(self, vec![Self::FORMAT]).expect("numbers encode")
+    }
+
+    /// `None` if the bytes are not a record of this format.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (format, rest) = bytes.split_first()?;
+        (*format == Self::FORMAT).then(|| postcard::from_bytes(rest).ok()).flatten()
+    }
 }

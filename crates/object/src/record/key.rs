@@ -12,6 +12,8 @@ pub enum Space {
     Bucket = b'b',
     /// Usage by bucket id.
     Usage = b'u',
+    /// Usage by account.
+    Account = b'a',
     /// The newest version of a key, also if it is a delete marker.
     Current = b'o',
     /// Older versions of a key, newest first.
@@ -43,6 +45,10 @@ pub fn usage(bucket: u32) -> Vec<u8> {
     start(Space::Usage, bucket, 0)
 }
 
+pub fn account_usage(account: &str) -> Vec<u8> {
+    [&[Space::Account as u8], account.as_bytes()].concat()
+}
+
 pub fn counter(name: &str) -> Vec<u8> {
     [&[Space::Counter as u8], name.as_bytes()].concat()
 }
@@ -60,6 +66,14 @@ pub fn past(bucket: u32, object: &str, seq: u64) -> Vec<u8> {
     key.push(0);
     key.extend_from_slice(&(!seq).to_be_bytes());
     key
+}
+
+/// All older versions of a key.
+pub fn pasts(bucket: u32, object: &str) -> Range<Vec<u8>> {
+    let mut key = start(Space::Past, bucket, object.len() + 1);
+    key.extend_from_slice(object.as_bytes());
+    key.push(0);
+    under(key)
 }
 
 pub fn null(bucket: u32, object: &str) -> Vec<u8> {
