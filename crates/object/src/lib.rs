@@ -24,6 +24,7 @@ pub mod config;
 pub mod engine;
 pub mod fault;
 pub mod identity;
+pub mod listing;
 pub mod record;
 mod s3;
 pub mod service;

@@ -4,6 +4,7 @@ use s3s::dto;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Account;
+use crate::record::packed;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Bucket {
@@ -107,15 +108,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    const FORMAT: u8 = 1;
-
     pub fn encode(&self) -> Vec<u8> {
-        postcard::to_extend(self, vec![Self::FORMAT]).expect("numbers encode")
+        packed::encode(self)
     }
 
     /// `None` if the bytes are not a record of this format.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (format, rest) = bytes.split_first()?;
-        (*format == Self::FORMAT).then(|| postcard::from_bytes(rest).ok()).flatten()
+        packed::decode(bytes)
     }
 }

@@ -37,6 +37,16 @@ fn start(space: Space, bucket: u32, room: usize) -> Vec<u8> {
     key
 }
 
+/// Where the name of an object begins in a key.
+pub const NAME_AT: usize = 5;
+
+/// Where names that begin with these bytes stand.
+pub fn of_name(space: Space, bucket: u32, name: &[u8]) -> Vec<u8> {
+    let mut key = start(space, bucket, name.len());
+    key.extend_from_slice(name);
+    key
+}
+
 pub fn bucket(name: &str) -> Vec<u8> {
     [&[Space::Bucket as u8], name.as_bytes()].concat()
 }

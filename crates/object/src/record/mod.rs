@@ -6,6 +6,7 @@
 mod as_xml;
 pub mod bucket;
 pub mod key;
+mod packed;
 pub mod upload;
 pub mod version;
 

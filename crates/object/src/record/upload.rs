@@ -6,6 +6,7 @@ use super::bucket::Acl;
 use super::version::{Checksum, Hold, Retention, Seal};
 use crate::engine::BlobId;
 use crate::identity::Account;
+use crate::record::packed;
 
 /// What the version will be once the upload is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,4 +38,26 @@ pub struct Part {
     /// MD5 in hex.
     pub etag: String,
     pub checksum: Option<Checksum>,
+}
+
+impl Upload {
+    pub fn encode(&self) -> Vec<u8> {
+        packed::encode(self)
+    }
+
+    /// `None` if the bytes are not a record of this format.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        packed::decode(bytes)
+    }
+}
+
+impl Part {
+    pub fn encode(&self) -> Vec<u8> {
+        packed::encode(self)
+    }
+
+    /// `None` if the bytes are not a record of this format.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        packed::decode(bytes)
+    }
 }

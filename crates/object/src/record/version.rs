@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::bucket::Acl;
 use crate::engine::BlobId;
 use crate::identity::Account;
+use crate::record::packed;
 
 /// The first fields are what listings show; `Head` reads only those.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,26 +89,26 @@ pub enum Hold {
 }
 
 impl Version {
-    const FORMAT: u8 = 1;
-
     pub fn encode(&self) -> Vec<u8> {
-        postcard::to_extend(self, vec![Self::FORMAT]).expect("a record of owned parts encodes")
+        packed::encode(self)
     }
 
     /// `None` if the bytes are not a record of this format.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (format, rest) = bytes.split_first()?;
-        (*format == Self::FORMAT).then(|| postcard::from_bytes(rest).ok()).flatten()
+        packed::decode(bytes)
     }
 }
 
 impl Head {
     /// Reads the head alone.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (format, rest) = bytes.split_first()?;
-        (*format == Version::FORMAT)
-            .then(|| postcard::take_from_bytes(rest).ok().map(|(head, _)| head))
-            .flatten()
+        packed::decode_begin(bytes)
+    }
+
+    /// Reads whether it is a delete marker, and nothing else.
+    pub fn is_marker(bytes: &[u8]) -> Option<bool> {
+        let (_, _, marker) = packed::decode_begin::<(u64, bool, bool)>(bytes)?;
+        Some(marker)
     }
 
     /// As clients see it.

@@ -12,6 +12,7 @@ mod multipart;
 mod object;
 mod policy;
 mod setting;
+mod shape;
 mod tag;
 
 use async_trait::async_trait;
