@@ -37,11 +37,15 @@ impl From<Fault> for S3Error {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::S3(code, message) => {
-                let known = code.status_code().is_some();
                 let mut error = S3Error::with_message(code, message);
-                // Codes of our own are refusals.
-                if !known {
-                    error.set_status_code(StatusCode::FORBIDDEN);
+                // Codes of our own tell of a client's mistake; the one of quotas is a refusal.
+                if error.status_code().is_none() {
+                    let refusal = error.code().as_str() == "QuotaExceeded";
+                    error.set_status_code(if refusal {
+                        StatusCode::FORBIDDEN
+                    } else {
+                        StatusCode::BAD_REQUEST
+                    });
                 }
                 error
             }

@@ -20,13 +20,17 @@
 //! depends on, decides, and changes records; conditions therefore hold at the
 //! moment of the change. Data is written before that and has no name until then.
 
+pub mod checksum;
+pub mod condition;
 pub mod config;
 pub mod engine;
 pub mod fault;
 pub mod identity;
 pub mod listing;
+pub mod put;
 pub mod record;
 mod s3;
+pub mod seal;
 pub mod service;
 pub mod version;
 

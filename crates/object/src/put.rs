@@ -1,0 +1,235 @@
+//! Takes the bytes of a request: onto the disk and through the hashes at once.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use http::HeaderMap;
+use md5::{Digest, Md5};
+use s3s::{S3ErrorCode, StdError, TrailingHeaders};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::checksum::{self, Algorithm, Asked};
+use crate::engine::{BlobWriter, Engine, SealKey, Written};
+use crate::fault::{Fault, Result};
+use crate::record;
+
+/// The most bytes of one request, as S3 has it.
+pub const SIZE_MAX: u64 = 5 << 30;
+/// How long a client may be silent within a body.
+const IDLE: Duration = Duration::from_secs(60);
+/// Bodies up to this size are hashed on the spot; handing them over would cost more.
+const INLINE_MAX: u64 = 128 * 1024;
+/// Pieces of a body that wait for the hashes.
+const HASH_QUEUE: usize = 16;
+
+/// Bytes to be taken, and what was promised about them.
+pub struct Source<S> {
+    pub stream: S,
+    pub length: Option<u64>,
+    pub md5: Option<[u8; 16]>,
+    pub checksum: Asked,
+    pub trailers: Option<TrailingHeaders>,
+}
+
+/// The checksum of bodies that ask for none.
+pub const DEFAULT: Asked = Asked { algorithm: Algorithm::Crc64Nvme, value: None, trailer: false };
+
+impl<S> Source<S> {
+    /// Of a request: `length` is its `Content-Length`, unless its body is chunked by the client.
+    pub fn of(
+        stream: S,
+        headers: &HeaderMap,
+        length: Option<i64>,
+        trailers: Option<TrailingHeaders>,
+    ) -> Result<Self> {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let decoded = text("x-amz-decoded-content-length").and_then(|value| value.trim().parse().ok());
+        Ok(Self {
+            stream,
+            length: decoded.or_else(|| length.and_then(|length| u64::try_from(length).ok())),
+            md5: text("content-md5").map(checksum::content_md5).transpose()?,
+            checksum: Asked::from(headers)?.unwrap_or(DEFAULT),
+            trailers,
+        })
+    }
+}
+
+/// Bytes that were taken and are what was promised.
+pub struct Taken {
+    /// `None` if there were no bytes.
+    pub written: Option<Written>,
+    pub size: u64,
+    pub md5: [u8; 16],
+    pub checksum: record::Checksum,
+}
+
+impl Taken {
+    pub fn etag(&self) -> String {
+        hex::encode(self.md5)
+    }
+}
+
+/// Takes all bytes and checks them. On an error nothing is left behind.
+pub async fn take<S>(engine: &Engine, mut source: Source<S>, seal: Option<&SealKey>) -> Result<Taken>
+where
+    S: Stream<Item = Result<Bytes, StdError>> + Unpin,
+{
+    if source.length.is_some_and(|length| length > SIZE_MAX) {
+        return Err(too_large());
+    }
+    let mut hashes = Hashes::start(source.checksum.algorithm, source.length);
+    let mut writer: Option<BlobWriter> = None;
+    let mut size: u64 = 0;
+    while let Some(piece) = next(&mut source.stream).await? {
+        size += piece.len() as u64;
+        if size > source.length.unwrap_or(SIZE_MAX) {
+            return Err(if source.length.is_some() { incomplete() } else { too_large() });
+        }
+        if piece.is_empty() {
+            continue;
+        }
+        hashes.update(piece.clone()).await?;
+        writer.get_or_insert_with(|| engine.blob(source.length, seal)).write(piece).await?;
+    }
+    if source.length.is_some_and(|length| length != size) {
+        return Err(incomplete());
+    }
+    // What is wrong is found before the disk is asked to keep it.
+    let (md5, value) = hashes.finish().await?;
+    let expected = expected(&source.checksum, source.trailers.as_ref())?;
+    if source.md5.is_some_and(|given| given != md5) || expected.is_some_and(|given| given != value) {
+        return Err(bad_digest());
+    }
+    let written = match writer {
+        Some(writer) => Some(writer.finish().await?),
+        None => None,
+    };
+    let algorithm = source.checksum.algorithm.name().to_owned();
+    Ok(Taken { written, size, md5, checksum: record::Checksum { algorithm, value, full: true } })
+}
+
+async fn next<S>(stream: &mut S) -> Result<Option<Bytes>>
+where
+    S: Stream<Item = Result<Bytes, StdError>> + Unpin,
+{
+    let piece = tokio::time::timeout(IDLE, stream.next()).await.map_err(|_| {
+        Fault::new(
+            S3ErrorCode::RequestTimeout,
+            "Your socket connection to the server was not read from or written to within the timeout period.",
+        )
+    })?;
+    piece.transpose().map_err(|error| broken(&error))
+}
+
+/// The value the body must have, from its header or its trailer.
+fn expected(asked: &Asked, trailers: Option<&TrailingHeaders>) -> Result<Option<String>> {
+    if !asked.trailer {
+        return Ok(asked.value.clone());
+    }
+    let header = asked.algorithm.header();
+    let value = trailers.and_then(|trailers| {
+        trailers.read(|map| map.get(header).and_then(|value| value.to_str().ok()).map(str::to_owned))
+    });
+    value.flatten().map(Some).ok_or_else(|| {
+        Fault::new(S3ErrorCode::InvalidRequest, "The trailer that the request announced did not come.")
+    })
+}
+
+/// MD5 and a checksum beside the disk's work.
+enum Hashes {
+    Inline(Box<Pair>),
+    Task { queue: mpsc::Sender<Bytes>, task: JoinHandle<Pair> },
+}
+
+struct Pair {
+    md5: Md5,
+    checksum: checksum::Hasher,
+}
+
+impl Pair {
+    fn update(&mut self, bytes: &[u8]) {
+        self.md5.update(bytes);
+        self.checksum.update(bytes);
+    }
+}
+
+impl Hashes {
+    fn start(algorithm: Algorithm, length: Option<u64>) -> Self {
+        let mut pair = Pair { md5: Md5::new(), checksum: checksum::Hasher::new(algorithm) };
+        if length.is_some_and(|length| length <= INLINE_MAX) {
+            return Self::Inline(Box::new(pair));
+        }
+        let (queue, mut pieces) = mpsc::channel::<Bytes>(HASH_QUEUE);
+        let task = tokio::task::spawn_blocking(move || {
+            while let Some(piece) = pieces.blocking_recv() {
+                pair.update(&piece);
+            }
+            pair
+        });
+        Self::Task { queue, task }
+    }
+
+    async fn update(&mut self, piece: Bytes) -> Result<()> {
+        match self {
+            Self::Inline(pair) => pair.update(&piece),
+            Self::Task { queue, .. } => queue.send(piece).await.map_err(|_| stopped())?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<([u8; 16], String)> {
+        let pair = match self {
+            Self::Inline(pair) => *pair,
+            Self::Task { queue, task } => {
+                drop(queue);
+                task.await.map_err(|_| stopped())?
+            }
+        };
+        Ok((pair.md5.finalize().into(), pair.checksum.finish()))
+    }
+}
+
+fn stopped() -> Fault {
+    Fault::Engine(crate::engine::EngineError::Stopped)
+}
+
+fn too_large() -> Fault {
+    Fault::new(S3ErrorCode::EntityTooLarge, "Your proposed upload exceeds the maximum allowed object size.")
+}
+
+fn incomplete() -> Fault {
+    Fault::new(
+        S3ErrorCode::IncompleteBody,
+        "You did not provide the number of bytes specified by the Content-Length HTTP header",
+    )
+}
+
+fn bad_digest() -> Fault {
+    Fault::new(
+        S3ErrorCode::BadDigest,
+        "The Content-MD5 or checksum value that you specified did not match what the server received.",
+    )
+}
+
+/// Why a body ended early. The library gives its errors no public type, so their text is asked.
+fn broken(error: &StdError) -> Fault {
+    if let Some(fault) = error.downcast_ref::<crate::engine::EngineError>() {
+        tracing::error!(error = %fault, "the bytes to copy cannot be read");
+        return Fault::new(S3ErrorCode::InternalError, "We encountered an internal error. Please try again.");
+    }
+    let text = error.to_string();
+    let says = |word| text.contains(word);
+    if says("SignatureMismatch") {
+        let message = "The signature of a chunk does not match what was calculated from it.";
+        Fault::new(S3ErrorCode::SignatureDoesNotMatch, message)
+    } else if says("Sha256Mismatch") {
+        let message = "The provided 'x-amz-content-sha256' header does not match what was computed.";
+        Fault::new(S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()), message)
+    } else if says("FormatError") || says("TooLarge") || says("TooManyTrailerHeaders") {
+        Fault::new(S3ErrorCode::InvalidRequest, "The chunks of the body are not well formed.")
+    } else {
+        incomplete()
+    }
+}
