@@ -20,6 +20,7 @@
 //! depends on, decides, and changes records; conditions therefore hold at the
 //! moment of the change. Data is written before that and has no name until then.
 
+pub mod access;
 pub mod checksum;
 pub mod condition;
 pub mod config;

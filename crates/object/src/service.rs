@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use s3s::{S3Error, S3Request, s3_error};
 
+use crate::access::policy::Policy;
 use crate::config::Config;
 use crate::engine::{Engine, Tx, View};
 use crate::fault::{Fault, Result};
@@ -27,6 +28,8 @@ pub struct Caller {
     pub address: Option<std::net::IpAddr>,
     /// Whether it came over TLS.
     pub secure: bool,
+    /// Of temporary credentials: what they were narrowed to.
+    pub narrowed: Option<Arc<Policy>>,
 }
 
 impl Caller {

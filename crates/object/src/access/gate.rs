@@ -1,0 +1,209 @@
+//! The check that every request passes.
+
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+use http::{HeaderMap, Uri};
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::dto::{CopySource, PostObjectInput, PutObjectTaggingInput};
+use s3s::path::S3Path;
+use s3s::{S3Request, S3Result, s3_error};
+
+use super::action::Action;
+use super::guard::{Guard, denied};
+use super::request::{add_request_tags, parameter, request_context};
+use super::{acl, context::Context};
+use crate::fault::Result;
+use crate::identity::{Principal, Rights};
+use crate::service::{Caller, Service};
+
+/// Where a request comes from. The listener puts it into the request's extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    pub address: IpAddr,
+    /// Whether it came over TLS.
+    pub secure: bool,
+}
+
+/// Lets requests pass or refuses them, before their operation runs.
+pub struct Gate {
+    service: Service,
+}
+
+impl Gate {
+    pub fn new(service: Service) -> Self {
+        Self { service }
+    }
+
+    async fn principal(&self, access_key: &str) -> S3Result<Principal> {
+        let key = self.service.identity.key(access_key).await;
+        key.map(|key| key.principal).ok_or_else(|| s3_error!(InvalidAccessKeyId))
+    }
+}
+
+#[async_trait]
+impl S3Access for Gate {
+    async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let principal = match cx.credentials() {
+            Some(credentials) => Some(self.principal(&credentials.access_key).await?),
+            None => None,
+        };
+        let peer = cx.extensions_mut().get::<Peer>().copied();
+        let caller = Caller {
+            principal,
+            address: peer.map(|peer| peer.address),
+            secure: peer.is_some_and(|peer| peer.secure),
+            narrowed: None,
+        };
+        let asked = Request { service: &self.service, caller: &caller, uri: cx.uri(), headers: cx.headers() };
+        match cx.s3_path() {
+            S3Path::Root => asked.of_account(cx.s3_op().name()),
+            S3Path::Bucket { bucket } => asked.of_bucket(cx.s3_op().name(), bucket),
+            S3Path::Object { bucket, key } => asked.of_key(cx.s3_op().name(), bucket, key),
+        }?;
+        cx.extensions_mut().insert(caller);
+        Ok(())
+    }
+
+    /// The key of a form stands in its body, so the check comes here.
+    async fn post_object(&self, req: &mut S3Request<PostObjectInput>) -> S3Result<()> {
+        let caller = Caller::of(req)?;
+        let guard = Guard::open(&self.service, caller, &req.input.bucket)?;
+        let mut context = request_context(caller, &req.uri, &req.headers);
+        if let Some(acl) = &req.input.acl {
+            context.set("s3:x-amz-acl", acl.as_str());
+            demand_manager(
+                caller,
+                !acl.as_str().starts_with("public") && acl.as_str() != "authenticated-read",
+            )?;
+        }
+        if let Some(tags) = &req.input.tagging {
+            add_request_tags(super::request::pairs(tags), &mut context);
+        }
+        Ok(guard.check(Action::PutObject, Some(&req.input.key), None, &context)?)
+    }
+
+    /// The tags stand in the body; conditions may be about them.
+    async fn put_object_tagging(&self, req: &mut S3Request<PutObjectTaggingInput>) -> S3Result<()> {
+        let caller = Caller::of(req)?;
+        let guard = Guard::open(&self.service, caller, &req.input.bucket)?;
+        if !guard.needs_context() {
+            return Ok(());
+        }
+        let mut context = request_context(caller, &req.uri, &req.headers);
+        let tags = req.input.tagging.tag_set.iter();
+        let tags =
+            tags.map(|tag| (tag.key.clone().unwrap_or_default(), tag.value.clone().unwrap_or_default()));
+        add_request_tags(tags, &mut context);
+        let version = req.input.version_id.as_deref();
+        let action =
+            if version.is_some() { Action::PutObjectVersionTagging } else { Action::PutObjectTagging };
+        Ok(guard.check(action, Some(&req.input.key), version, &context)?)
+    }
+}
+
+/// A request whose operation is known.
+struct Request<'a> {
+    service: &'a Service,
+    caller: &'a Caller,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+}
+
+impl Request<'_> {
+    fn of_account(&self, operation: &str) -> Result<()> {
+        match Action::of(operation, false) {
+            Some(action) => self.own_account(action),
+            None => Err(denied()),
+        }
+    }
+
+    fn of_bucket(&self, operation: &str, bucket: &str) -> Result<()> {
+        match operation {
+            "CreateBucket" => {
+                demand_manager(self.caller, acl::asks_private(self.headers))?;
+                self.own_account(Action::CreateBucket)
+            }
+            // Each key is checked on its own.
+            "DeleteObjects" | "PostObject" => self.guard(bucket).map(|_| ()),
+            _ => {
+                let guard = self.guard(bucket)?;
+                let action = Action::of(operation, false).ok_or_else(denied)?;
+                guard.check(action, None, None, &self.context(&guard))
+            }
+        }
+    }
+
+    fn of_key(&self, operation: &str, bucket: &str, key: &str) -> Result<()> {
+        let guard = self.guard(bucket)?;
+        let context = self.context(&guard);
+        let version = parameter(self.uri, "versionId");
+        let action = Action::of(operation, version.is_some()).ok_or_else(denied)?;
+        guard.check(action, Some(key), version.as_deref(), &context)?;
+        if action == Action::PutObject {
+            demand_manager(self.caller, acl::asks_private(self.headers))?;
+            if self.headers.contains_key("x-amz-object-lock-mode") {
+                guard.check(Action::PutObjectRetention, Some(key), None, &context)?;
+            }
+            if self.headers.contains_key("x-amz-object-lock-legal-hold") {
+                guard.check(Action::PutObjectLegalHold, Some(key), None, &context)?;
+            }
+            self.copy_source()?;
+        }
+        if action == Action::GetObjectAttributes || action == Action::GetObjectVersionAttributes {
+            let read = Action::of("GetObject", version.is_some()).ok_or_else(denied)?;
+            guard.check(read, Some(key), version.as_deref(), &context)?;
+        }
+        Ok(())
+    }
+
+    /// The source of a copy must be readable. One that cannot be parsed is the operation's to refuse.
+    fn copy_source(&self) -> Result<()> {
+        let header = self.headers.get("x-amz-copy-source").and_then(|value| value.to_str().ok());
+        let Some(Ok(CopySource::Bucket { bucket, key, version_id })) = header.map(CopySource::parse) else {
+            return Ok(());
+        };
+        let guard = Guard::open(self.service, self.caller, &bucket)?;
+        self.expect_owner(&guard, "x-amz-source-expected-bucket-owner")?;
+        let action = if version_id.is_some() { Action::GetObjectVersion } else { Action::GetObject };
+        guard.check(action, Some(&key), version_id.as_deref(), &self.context(&guard))
+    }
+
+    fn guard(&self, bucket: &str) -> Result<Guard<'_>> {
+        let guard = Guard::open(self.service, self.caller, bucket)?;
+        self.expect_owner(&guard, "x-amz-expected-bucket-owner")?;
+        Ok(guard)
+    }
+
+    fn expect_owner(&self, guard: &Guard<'_>, header: &str) -> Result<()> {
+        match self.headers.get(header) {
+            Some(owner) if owner.as_bytes() != guard.bucket().owner.id.as_bytes() => Err(denied()),
+            _ => Ok(()),
+        }
+    }
+
+    fn context(&self, guard: &Guard<'_>) -> Context {
+        if !guard.needs_context() {
+            return Context::new();
+        }
+        let mut context = request_context(self.caller, self.uri, self.headers);
+        context.set("s3:ResourceAccount", &*guard.bucket().owner.id);
+        context.set("aws:ResourceAccount", &*guard.bucket().owner.id);
+        context
+    }
+
+    /// What is asked of no bucket is the user's to do in its account.
+    fn own_account(&self, action: Action) -> Result<()> {
+        let principal = self.caller.principal.as_ref().ok_or_else(denied)?;
+        if principal.rights < action.rights() {
+            return Err(denied());
+        }
+        Ok(())
+    }
+}
+
+/// Giving rights to others takes the rights of a manager.
+fn demand_manager(caller: &Caller, private: bool) -> Result<()> {
+    let rights = caller.principal.as_ref().map_or(Rights::Manage, |principal| principal.rights);
+    if private || rights == Rights::Manage { Ok(()) } else { Err(denied()) }
+}
