@@ -219,6 +219,16 @@ pub fn shown(checksum: Option<&record::Checksum>) -> dto::Checksum {
     shown
 }
 
+/// That of one part, by the algorithm of the whole.
+pub fn of_part(whole: Option<&record::Checksum>, value: Option<&str>) -> dto::Checksum {
+    let part = whole.zip(value).map(|(whole, value)| record::Checksum {
+        algorithm: whole.algorithm.clone(),
+        value: value.to_owned(),
+        full: whole.full,
+    });
+    shown(part.as_ref())
+}
+
 pub fn kind(full: bool) -> dto::ChecksumType {
     let name = if full { dto::ChecksumType::FULL_OBJECT } else { dto::ChecksumType::COMPOSITE };
     dto::ChecksumType::from_static(name)

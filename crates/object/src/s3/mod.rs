@@ -3,6 +3,7 @@
 //! What is not here answers `NotImplemented`.
 
 mod acl;
+mod attributes;
 mod bucket;
 mod copy;
 mod delete;
@@ -62,7 +63,7 @@ impl S3 for Service {
         &self,
         req: Req<GetObjectAttributesInput>,
     ) -> Answer<GetObjectAttributesOutput> {
-        object::get_object_attributes(self, req).await
+        attributes::get_object_attributes(self, req).await
     }
 
     async fn copy_object(&self, req: Req<CopyObjectInput>) -> Answer<CopyObjectOutput> {

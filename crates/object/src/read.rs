@@ -1,0 +1,247 @@
+//! The bytes of a version as a stream.
+
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt, TryStreamExt};
+use s3s::S3ErrorCode;
+use s3s::dto;
+use s3s::stream::{ByteStream, RemainingLength};
+
+use crate::engine::{BlobId, Engine, EngineError, SealKey};
+use crate::fault::{Fault, Result};
+use crate::record::Version;
+
+/// Blobs that are opened before the first byte goes out, so that a delete meanwhile does not hurt.
+const OPEN_AT_ONCE: usize = 32;
+
+/// What part of an object is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slice {
+    pub range: Range<u64>,
+    /// Whether it was asked for by a range or a part number, so that the answer says which it is.
+    pub partial: bool,
+    /// The part with this number among all parts, if that was asked for.
+    pub part: Option<usize>,
+}
+
+/// By `Range` or by part number; not by both.
+pub fn slice(version: &Version, range: Option<&dto::Range>, part: Option<i32>) -> Result<Slice> {
+    let size = version.head.size;
+    match (range, part) {
+        (Some(_), Some(_)) => Err(Fault::new(
+            S3ErrorCode::InvalidRequest,
+            "Cannot specify both Range header and partNumber query parameter",
+        )),
+        (None, None) => Ok(Slice { range: 0..size, partial: false, part: None }),
+        (Some(range), None) => {
+            let range = range.check(size).ok().filter(|range| !range.is_empty());
+            let range = range.ok_or_else(|| {
+                Fault::new(S3ErrorCode::InvalidRange, "The requested range is not satisfiable")
+            })?;
+            Ok(Slice { range, partial: true, part: None })
+        }
+        (None, Some(number)) => by_part(version, number),
+    }
+}
+
+/// An object that did not come in parts is its own first part.
+fn by_part(version: &Version, number: i32) -> Result<Slice> {
+    if !(1..=10_000).contains(&number) {
+        return Err(Fault::new(
+            S3ErrorCode::InvalidArgument,
+            "Part number must be an integer between 1 and 10000, inclusive",
+        ));
+    }
+    let no_part = || {
+        Fault::new(
+            S3ErrorCode::InvalidPart,
+            "The requested part number is not one of the parts of the object",
+        )
+    };
+    if !version.multipart {
+        let whole = Slice { range: 0..version.head.size, partial: version.head.size > 0, part: None };
+        return if number == 1 { Ok(whole) } else { Err(no_part()) };
+    }
+    let mut start = 0;
+    for (index, blob) in version.blobs.iter().enumerate() {
+        if i32::from(blob.part) == number {
+            return Ok(Slice { range: start..start + blob.size, partial: true, part: Some(index) });
+        }
+        start += blob.size;
+    }
+    Err(no_part())
+}
+
+/// The bytes of a version's range.
+pub async fn bytes(
+    engine: &Engine,
+    version: &Version,
+    range: Range<u64>,
+    key: Option<&SealKey>,
+) -> Result<BoxStream<'static, Result<Bytes, EngineError>>> {
+    let mut pieces = pieces(version, range);
+    let later = pieces.split_off(pieces.len().min(OPEN_AT_ONCE));
+    let mut open = Vec::with_capacity(pieces.len());
+    for (id, range) in pieces {
+        open.push(engine.fetch(id, range, key).await?);
+    }
+    let (engine, key) = (engine.clone(), key.cloned());
+    let later = stream::iter(later)
+        .then(move |(id, range)| {
+            let (engine, key) = (engine.clone(), key.clone());
+            async move { engine.fetch(id, range, key.as_ref()).await }
+        })
+        .try_flatten();
+    Ok(stream::iter(open).flatten().chain(later).boxed())
+}
+
+/// Which bytes of which blobs a range is made of.
+fn pieces(version: &Version, range: Range<u64>) -> Vec<(BlobId, Range<u64>)> {
+    let mut start = 0;
+    let mut pieces = Vec::new();
+    for blob in &version.blobs {
+        let end = start + blob.size;
+        let (from, to) = (range.start.max(start), range.end.min(end));
+        if from < to {
+            pieces.push((blob.id, from - start..to - start));
+        }
+        start = end;
+    }
+    pieces
+}
+
+/// Wraps a stream for an answer of known length.
+pub fn body(stream: BoxStream<'static, Result<Bytes, EngineError>>, length: u64) -> dto::StreamingBlob {
+    dto::StreamingBlob::new(Body { stream: Mutex::new(stream), left: length })
+}
+
+/// Answers must be `Sync`; the lock is never contended since it is only reached by `&mut`.
+struct Body {
+    stream: Mutex<BoxStream<'static, Result<Bytes, EngineError>>>,
+    left: u64,
+}
+
+impl Stream for Body {
+    type Item = Result<Bytes, s3s::StdError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let stream = self.stream.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let polled = stream.poll_next_unpin(context);
+        if let Poll::Ready(Some(piece)) = &polled {
+            match piece {
+                Ok(bytes) => self.left = self.left.saturating_sub(bytes.len() as u64),
+                Err(error) => tracing::error!(%error, "an answer breaks off"),
+            }
+        }
+        polled.map(|piece| piece.map(|piece| piece.map_err(Into::into)))
+    }
+}
+
+impl ByteStream for Body {
+    fn remaining_length(&self) -> RemainingLength {
+        usize::try_from(self.left).map_or_else(|_| RemainingLength::unknown(), RemainingLength::new_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::record::version::Head;
+    use crate::record::{Blob, Hold};
+
+    fn version(sizes: &[u64], multipart: bool) -> Version {
+        let owner = crate::identity::Account { id: "o".into(), name: "o".into() };
+        let blobs = sizes.iter().zip(1..).map(|(size, part)| Blob {
+            id: BlobId(u64::from(part)),
+            size: *size,
+            part,
+            checksum: None,
+        });
+        Version {
+            head: Head {
+                seq: 1,
+                null: true,
+                marker: false,
+                size: sizes.iter().sum(),
+                modified: 0,
+                etag: String::new(),
+                storage_class: None,
+                owner,
+                checksum: None,
+            },
+            blobs: blobs.collect(),
+            multipart,
+            headers: Vec::new(),
+            metadata: Vec::new(),
+            tags: Vec::new(),
+            acl: None,
+            seal: None,
+            retention: None,
+            hold: Hold::Unset,
+            checksum: None,
+        }
+    }
+
+    #[test]
+    fn ranges_are_cut_to_the_object() {
+        let version = version(&[10], false);
+        let check = |header: &str, expected: Option<Range<u64>>| {
+            let range = dto::Range::parse(header).unwrap();
+            let slice = slice(&version, Some(&range), None).ok();
+            assert_eq!(slice.map(|slice| slice.range), expected, "{header}");
+        };
+        check("bytes=0-3", Some(0..4));
+        check("bytes=4-", Some(4..10));
+        check("bytes=-3", Some(7..10));
+        check("bytes=-30", Some(0..10));
+        check("bytes=5-100", Some(5..10));
+        check("bytes=10-12", None);
+        check("bytes=-0", None);
+        let empty = dto::Range::parse("bytes=-3").unwrap();
+        assert!(slice(&self::version(&[], false), Some(&empty), None).is_err());
+    }
+
+    #[test]
+    fn parts_are_found_by_number() {
+        let parts = version(&[5, 7, 1], true);
+        let second = Slice { range: 5..12, partial: true, part: Some(1) };
+        assert_eq!(slice(&parts, None, Some(2)).unwrap(), second);
+        assert!(slice(&parts, None, Some(4)).is_err());
+        assert!(slice(&parts, None, Some(0)).is_err());
+        let whole = version(&[5], false);
+        assert_eq!(slice(&whole, None, Some(1)).unwrap().range, 0..5);
+        assert!(slice(&whole, None, Some(2)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_up_the_range(
+            sizes in prop::collection::vec(1_u64..50, 0..8),
+            start in 0_u64..400,
+            length in 0_u64..400,
+        ) {
+            let version = version(&sizes, true);
+            let size = version.head.size;
+            let range = start.min(size)..(start + length).min(size);
+            let mut at = 0;
+            let all: Vec<(u64, u64)> = sizes.iter().zip(1..).flat_map(|(size, id)| {
+                (0..*size).map(move |offset| (id, offset))
+            }).collect();
+            let mut found = Vec::new();
+            for (id, piece) in pieces(&version, range.clone()) {
+                at += piece.end - piece.start;
+                found.extend(piece.map(|offset| (id.0, offset)));
+            }
+            prop_assert_eq!(at, range.end - range.start);
+            let wanted = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+            prop_assert_eq!(&found[..], &all[wanted]);
+        }
+    }
+}
