@@ -29,6 +29,7 @@ pub mod fault;
 pub mod headers;
 pub mod identity;
 pub mod listing;
+pub mod lock;
 pub mod put;
 pub mod read;
 pub mod record;

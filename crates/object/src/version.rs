@@ -10,8 +10,9 @@ use s3s::S3ErrorCode;
 use crate::engine::{EngineError, Tx};
 use crate::fault::{Fault, Result};
 use crate::identity::Account;
+use crate::lock;
 use crate::record::version::{Head, version_seq};
-use crate::record::{Bucket, Hold, Retention, Usage, Version, Versioning, key};
+use crate::record::{Bucket, Hold, Usage, Version, Versioning, key};
 use crate::service::Records;
 
 /// The id that clients give the version without one.
@@ -19,7 +20,6 @@ pub const NULL: &str = "null";
 /// The longest name of an object, in bytes of UTF-8.
 pub const KEY_MAX: usize = 1024;
 const COUNTER: &str = "version";
-const DAY: i64 = 24 * 60 * 60 * 1000;
 
 /// What a delete did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -117,7 +117,7 @@ pub fn insert(
     version.head.null = bucket.versioning != Versioning::Enabled;
     version.head.modified = now;
     if !version.head.marker {
-        lock(bucket, &mut version, now)?;
+        lock::apply(bucket, &mut version, now)?;
     }
     let mut change = make_room(tx, bucket, object)?;
     change.objects += i64::from(!version.head.marker);
@@ -130,6 +130,7 @@ pub fn insert(
 
 /// Removes the version with this id, or without an id the object: by a delete marker where the
 /// bucket keeps versions. What is not there is deleted already. `bypass` passes over governance.
+/// A refusal comes before any change, so that others in the same change can go on.
 pub fn delete(
     tx: &mut Tx<'_>,
     bucket: &Bucket,
@@ -171,22 +172,6 @@ pub fn edit<T>(
     };
     tx.put(place, version.encode());
     Ok(answer)
-}
-
-/// Whether a version may be removed: `AccessDenied` while a lock holds it.
-pub fn check_removable(version: &Version, now: i64, bypass: bool) -> Result<()> {
-    let held = version.hold == Hold::On;
-    let retained = version
-        .retention
-        .as_ref()
-        .is_some_and(|retention| retention.until > now && (retention.compliance || !bypass));
-    if held || retained {
-        return Err(Fault::new(
-            S3ErrorCode::AccessDenied,
-            "Access Denied because object protected by object lock.",
-        ));
-    }
-    Ok(())
 }
 
 /// What a bucket holds.
@@ -250,27 +235,26 @@ impl Usage {
 /// other will be `null`.
 fn make_room(tx: &mut Tx<'_>, bucket: &Bucket, object: &str) -> Result<Change> {
     let mut change = Change::default();
-    let place = key::current(bucket.id, object);
-    let Some(bytes) = tx.get(&place)? else { return Ok(change) };
+    let Some(bytes) = tx.get(&key::current(bucket.id, object))? else { return Ok(change) };
     let newest = head(&bytes)?;
-    change.objects -= i64::from(!newest.marker);
     let replaces = bucket.versioning != Versioning::Enabled;
-    if newest.null && replaces {
+    if replaces && newest.null {
         release(tx, &decode(&bytes)?, false, &mut change)?;
-        return Ok(change);
-    }
-    if newest.null {
-        tx.put(key::null(bucket.id, object), newest.seq.to_be_bytes().to_vec());
-    }
-    tx.put(key::past(bucket.id, object, newest.seq), bytes);
-    if replaces && let Some(seq) = older(tx, bucket.id, object, None)? {
-        let place = key::past(bucket.id, object, seq);
-        if let Some(bytes) = tx.get(&place)? {
-            release(tx, &decode(&bytes)?, false, &mut change)?;
+    } else {
+        if replaces && let Some(seq) = older(tx, bucket.id, object, None)? {
+            let place = key::past(bucket.id, object, seq);
+            if let Some(bytes) = tx.get(&place)? {
+                release(tx, &decode(&bytes)?, false, &mut change)?;
+            }
+            tx.delete(place);
+            tx.delete(key::null(bucket.id, object));
         }
-        tx.delete(place);
-        tx.delete(key::null(bucket.id, object));
+        if newest.null {
+            tx.put(key::null(bucket.id, object), newest.seq.to_be_bytes().to_vec());
+        }
+        tx.put(key::past(bucket.id, object, newest.seq), bytes);
     }
+    change.objects -= i64::from(!newest.marker);
     Ok(change)
 }
 
@@ -327,32 +311,12 @@ fn promote(tx: &mut Tx<'_>, bucket: &Bucket, object: &str, change: &mut Change) 
 
 /// Lets go of a version's bytes and counts it out, unless a lock holds it.
 fn release(tx: &mut Tx<'_>, version: &Version, bypass: bool, change: &mut Change) -> Result<()> {
-    check_removable(version, tx.now(), bypass)?;
+    lock::check_removal(version, tx.now(), bypass)?;
     for blob in &version.blobs {
         tx.release(blob.id)?;
     }
     change.versions -= 1;
     change.bytes -= signed(version.head.size);
-    Ok(())
-}
-
-/// Applies the bucket's lock to a new version.
-fn lock(bucket: &Bucket, version: &mut Version, now: i64) -> Result<()> {
-    let Some(lock) = &bucket.settings.lock else {
-        if version.retention.is_some() || version.hold != Hold::Unset {
-            return Err(Fault::new(
-                S3ErrorCode::InvalidRequest,
-                "Bucket is missing Object Lock Configuration",
-            ));
-        }
-        return Ok(());
-    };
-    let rule = lock.rule.as_ref().and_then(|rule| rule.default_retention.as_ref());
-    if let (None, Some(rule)) = (&version.retention, rule) {
-        let days = rule.days.map_or_else(|| i64::from(rule.years.unwrap_or_default()) * 365, i64::from);
-        let compliance = rule.mode.as_ref().is_some_and(|mode| mode.as_str() == "COMPLIANCE");
-        version.retention = Some(Retention { compliance, until: now + days * DAY });
-    }
     Ok(())
 }
 

@@ -1,18 +1,158 @@
-//! delete.
+//! Deletes of one object and of many.
 
 use s3s::dto::*;
-use s3s::s3_error;
+use s3s::{S3Error, S3ErrorCode, S3Response};
 
-use super::{Answer, Req};
-use crate::service::Service;
+use super::{Answer, Req, shape};
+use crate::condition;
+use crate::engine::Tx;
+use crate::fault::{Fault, Result};
+use crate::identity::Account;
+use crate::record::Bucket;
+use crate::record::version::Head;
+use crate::service::{Caller, Records, Service};
+use crate::version::{self, Deleted};
 
-pub async fn delete_object(_service: &Service, _req: Req<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
-    Err(s3_error!(NotImplemented))
+/// The most keys of one request.
+const KEYS_MAX: usize = 1000;
+
+pub async fn delete_object(service: &Service, req: Req<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
+    let by = account(Caller::of(&req)?);
+    let input = req.input;
+    let bypass = input.bypass_governance_retention.unwrap_or_default();
+    let name = input.bucket;
+    let order = Order {
+        key: input.key,
+        version_id: input.version_id,
+        etag: input.if_match,
+        modified: input.if_match_last_modified_time,
+        size: input.if_match_size,
+    };
+    let change = service.engine.write(move |tx| -> Result<Deleted> {
+        let bucket = tx.bucket(&name)?;
+        order.perform(tx, &bucket, by.as_ref(), bypass)
+    });
+    let deleted = change.await?;
+    Ok(S3Response::new(DeleteObjectOutput {
+        delete_marker: deleted.marker.then_some(true),
+        request_charged: None,
+        version_id: deleted.version_id,
+    }))
 }
 
-pub async fn delete_objects(
-    _service: &Service,
-    _req: Req<DeleteObjectsInput>,
-) -> Answer<DeleteObjectsOutput> {
-    Err(s3_error!(NotImplemented))
+pub async fn delete_objects(service: &Service, req: Req<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
+    let by = account(Caller::of(&req)?);
+    let input = req.input;
+    let bypass = input.bypass_governance_retention.unwrap_or_default();
+    let quiet = input.delete.quiet.unwrap_or_default();
+    let asked = input.delete.objects;
+    if asked.is_empty() || asked.len() > KEYS_MAX {
+        let message =
+            "The XML you provided was not well-formed or did not validate against our published schema";
+        return Err(Fault::new(S3ErrorCode::MalformedXML, message).into());
+    }
+    let orders = asked.into_iter().map(Order::from).collect::<Vec<_>>();
+    let name = input.bucket;
+    let change = service.engine.write(move |tx| -> Result<Vec<(Order, Result<Deleted>)>> {
+        let bucket = tx.bucket(&name)?;
+        let mut done = Vec::with_capacity(orders.len());
+        for order in orders {
+            match order.perform(tx, &bucket, by.as_ref(), bypass) {
+                Err(Fault::Engine(error)) => return Err(error.into()),
+                answer => done.push((order, answer)),
+            }
+        }
+        Ok(done)
+    });
+    let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+    for (order, answer) in change.await? {
+        match answer {
+            Ok(_) if quiet => {}
+            Ok(answer) => deleted.push(entry(order, answer)),
+            Err(fault) => errors.push(failure(order, fault)),
+        }
+    }
+    Ok(S3Response::new(DeleteObjectsOutput {
+        deleted: Some(deleted),
+        errors: Some(errors),
+        request_charged: None,
+    }))
+}
+
+/// What is to be deleted, and what must be true of it.
+struct Order {
+    key: String,
+    version_id: Option<String>,
+    etag: Option<ETagCondition>,
+    modified: Option<Timestamp>,
+    size: Option<i64>,
+}
+
+impl From<ObjectIdentifier> for Order {
+    fn from(asked: ObjectIdentifier) -> Self {
+        Self {
+            key: asked.key,
+            version_id: asked.version_id,
+            etag: asked.e_tag.map(ETagCondition::ETag),
+            modified: asked.last_modified_time,
+            size: asked.size,
+        }
+    }
+}
+
+impl Order {
+    /// The bucket's owner owns the marker that an anonymous caller makes.
+    fn perform(
+        &self,
+        tx: &mut Tx<'_>,
+        bucket: &Bucket,
+        by: Option<&Account>,
+        bypass: bool,
+    ) -> Result<Deleted> {
+        let id = self.version_id.as_deref().filter(|id| !id.is_empty());
+        if self.is_conditional() {
+            match version::lookup(tx, bucket.id, &self.key, id)? {
+                // What is not there is deleted already, and no marker is made for it.
+                None => return Ok(Deleted::default()),
+                Some(version) if !self.holds(&version.head) => return Err(condition::failed()),
+                Some(_) => {}
+            }
+        }
+        version::delete(tx, bucket, &self.key, id, by.unwrap_or(&bucket.owner), bypass)
+    }
+
+    fn is_conditional(&self) -> bool {
+        self.etag.is_some() || self.modified.is_some() || self.size.is_some()
+    }
+
+    fn holds(&self, head: &Head) -> bool {
+        let seconds = |millis: i64| millis.div_euclid(1000);
+        let same_time = |time: &Timestamp| seconds(shape::millis(time)) == seconds(head.modified);
+        self.etag.as_ref().is_none_or(|etag| condition::matches(etag, &head.etag))
+            && self.modified.as_ref().is_none_or(same_time)
+            && self.size.is_none_or(|size| u64::try_from(size) == Ok(head.size))
+    }
+}
+
+fn account(caller: &Caller) -> Option<Account> {
+    caller.principal.as_ref().map(|principal| principal.account.clone())
+}
+
+fn entry(order: Order, answer: Deleted) -> DeletedObject {
+    DeletedObject {
+        delete_marker: answer.marker.then_some(true),
+        delete_marker_version_id: answer.version_id.filter(|_| answer.marker),
+        key: Some(order.key),
+        version_id: order.version_id,
+    }
+}
+
+fn failure(order: Order, fault: Fault) -> Error {
+    let error = S3Error::from(fault);
+    Error {
+        code: Some(error.code().as_str().to_owned()),
+        key: Some(order.key),
+        message: error.message().map(str::to_owned),
+        version_id: order.version_id,
+    }
 }

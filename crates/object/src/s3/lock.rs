@@ -1,49 +1,137 @@
-//! lock.
+//! The lock of a bucket, and retention and legal hold of its objects.
 
 use s3s::dto::*;
-use s3s::s3_error;
+use s3s::{S3ErrorCode, S3Response};
 
-use super::{Answer, Req};
-use crate::service::Service;
+use super::{Answer, Req, shape};
+use crate::fault::{Fault, Result};
+use crate::lock;
+use crate::record::{Hold, Version, Versioning};
+use crate::service::{Records, Service, put_bucket};
+use crate::version;
 
 pub async fn get_object_lock_configuration(
-    _service: &Service,
-    _req: Req<GetObjectLockConfigurationInput>,
+    service: &Service,
+    req: Req<GetObjectLockConfigurationInput>,
 ) -> Answer<GetObjectLockConfigurationOutput> {
-    Err(s3_error!(NotImplemented))
+    let bucket = service.engine.read().map_err(Fault::from)?.bucket(&req.input.bucket)?;
+    let lock = bucket.settings.lock.ok_or_else(|| {
+        Fault::new(
+            S3ErrorCode::ObjectLockConfigurationNotFoundError,
+            "Object Lock configuration does not exist for this bucket",
+        )
+    })?;
+    Ok(S3Response::new(GetObjectLockConfigurationOutput { object_lock_configuration: Some(lock) }))
 }
 
 pub async fn put_object_lock_configuration(
-    _service: &Service,
-    _req: Req<PutObjectLockConfigurationInput>,
+    service: &Service,
+    req: Req<PutObjectLockConfigurationInput>,
 ) -> Answer<PutObjectLockConfigurationOutput> {
-    Err(s3_error!(NotImplemented))
+    let lock = req.input.object_lock_configuration.ok_or(Fault::from(S3ErrorCode::MalformedXML))?;
+    lock::check(&lock)?;
+    let name = req.input.bucket;
+    let change = service.engine.write(move |tx| -> Result<()> {
+        let mut bucket = tx.bucket(&name)?;
+        if bucket.versioning != Versioning::Enabled {
+            return Err(Fault::new(
+                S3ErrorCode::InvalidBucketState,
+                "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration",
+            ));
+        }
+        bucket.settings.lock = Some(lock);
+        put_bucket(tx, &bucket);
+        Ok(())
+    });
+    change.await?;
+    Ok(S3Response::new(PutObjectLockConfigurationOutput::default()))
 }
 
 pub async fn get_object_retention(
-    _service: &Service,
-    _req: Req<GetObjectRetentionInput>,
+    service: &Service,
+    req: Req<GetObjectRetentionInput>,
 ) -> Answer<GetObjectRetentionOutput> {
-    Err(s3_error!(NotImplemented))
+    let input = req.input;
+    let version = locked(service, &input.bucket, &input.key, input.version_id.as_deref())?;
+    let retention = version.retention.ok_or_else(unset)?;
+    let retention = ObjectLockRetention {
+        mode: Some(ObjectLockRetentionMode::from_static(lock::mode(&retention))),
+        retain_until_date: Some(shape::time(retention.until)),
+    };
+    Ok(S3Response::new(GetObjectRetentionOutput { retention: Some(retention) }))
 }
 
 pub async fn put_object_retention(
-    _service: &Service,
-    _req: Req<PutObjectRetentionInput>,
+    service: &Service,
+    req: Req<PutObjectRetentionInput>,
 ) -> Answer<PutObjectRetentionOutput> {
-    Err(s3_error!(NotImplemented))
+    let input = req.input;
+    let asked = input.retention.ok_or(Fault::from(S3ErrorCode::MalformedXML))?;
+    let bypass = input.bypass_governance_retention.unwrap_or_default();
+    let change = service.engine.write(move |tx| -> Result<()> {
+        let bucket = tx.bucket(&input.bucket)?;
+        lock::of(&bucket)?;
+        let now = tx.now();
+        let new = match (&asked.mode, &asked.retain_until_date) {
+            (Some(mode), Some(until)) => Some(lock::retention(mode.as_str(), shape::millis(until), now)?),
+            (None, None) => None,
+            _ => return Err(S3ErrorCode::MalformedXML.into()),
+        };
+        version::edit(tx, &bucket, &input.key, input.version_id.as_deref(), |version| {
+            lock::check_change(version.retention.as_ref(), new.as_ref(), now, bypass)?;
+            version.retention = new;
+            Ok(())
+        })
+    });
+    change.await?;
+    Ok(S3Response::new(PutObjectRetentionOutput::default()))
 }
 
 pub async fn get_object_legal_hold(
-    _service: &Service,
-    _req: Req<GetObjectLegalHoldInput>,
+    service: &Service,
+    req: Req<GetObjectLegalHoldInput>,
 ) -> Answer<GetObjectLegalHoldOutput> {
-    Err(s3_error!(NotImplemented))
+    let input = req.input;
+    let version = locked(service, &input.bucket, &input.key, input.version_id.as_deref())?;
+    let status = match version.hold {
+        Hold::Unset => return Err(unset().into()),
+        Hold::On => ObjectLockLegalHoldStatus::ON,
+        Hold::Off => ObjectLockLegalHoldStatus::OFF,
+    };
+    let status = Some(ObjectLockLegalHoldStatus::from_static(status));
+    Ok(S3Response::new(GetObjectLegalHoldOutput { legal_hold: Some(ObjectLockLegalHold { status }) }))
 }
 
 pub async fn put_object_legal_hold(
-    _service: &Service,
-    _req: Req<PutObjectLegalHoldInput>,
+    service: &Service,
+    req: Req<PutObjectLegalHoldInput>,
 ) -> Answer<PutObjectLegalHoldOutput> {
-    Err(s3_error!(NotImplemented))
+    let input = req.input;
+    let status = input.legal_hold.and_then(|hold| hold.status);
+    let hold = lock::hold(status.as_ref().map_or("", |status| status.as_str()))?;
+    let change = service.engine.write(move |tx| -> Result<()> {
+        let bucket = tx.bucket(&input.bucket)?;
+        lock::of(&bucket)?;
+        version::edit(tx, &bucket, &input.key, input.version_id.as_deref(), |version| {
+            version.hold = hold;
+            Ok(())
+        })
+    });
+    change.await?;
+    Ok(S3Response::new(PutObjectLegalHoldOutput::default()))
+}
+
+/// A version in a bucket that has a lock.
+fn locked(service: &Service, bucket: &str, object: &str, id: Option<&str>) -> Result<Version> {
+    let view = service.engine.read()?;
+    let bucket = view.bucket(bucket)?;
+    lock::of(&bucket)?;
+    version::find(&view, bucket.id, object, id)
+}
+
+fn unset() -> Fault {
+    Fault::new(
+        S3ErrorCode::NoSuchObjectLockConfiguration,
+        "The specified object does not have a ObjectLock configuration",
+    )
 }
