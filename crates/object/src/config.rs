@@ -15,6 +15,8 @@ pub struct Config {
     pub domains: Vec<String>,
     /// The name of the region in answers and location constraints.
     pub region: String,
+    /// Further names that are taken as location constraints.
+    pub locations: Vec<String>,
     /// How long a day lasts for lifecycle rules. Shorter ones are for tests.
     pub day: Duration,
     /// How often lifecycle, reclaim and the like look for work.
@@ -28,6 +30,7 @@ impl Config {
             listen,
             domains: Vec::new(),
             region: "us-east-1".into(),
+            locations: Vec::new(),
             day: Duration::from_secs(24 * 60 * 60),
             tick: Duration::from_secs(60),
         }

@@ -46,7 +46,6 @@ pub struct Settings {
     pub ownership: Option<String>,
     pub lock: Option<dto::ObjectLockConfiguration>,
     pub payer: Option<dto::RequestPaymentConfiguration>,
-    pub accelerate: Option<dto::AccelerateConfiguration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -1,0 +1,124 @@
+//! The listener: connections, limits, and what stands around s3s (request ids, CORS, virtual hosts).
+
+mod host;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Request};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, HttpError, HttpResponse};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::service::Service;
+
+/// Connections served at once; more wait in the listener's queue.
+const CONNECTIONS_MAX: usize = 4096;
+/// A client that does not send its headers by then is let go.
+const HEADER_WAIT: Duration = Duration::from_secs(30);
+/// How long running requests may go on once the store is asked to stop.
+const DRAIN_WAIT: Duration = Duration::from_secs(10);
+/// The most an XML body may hold.
+const XML_MAX: usize = 2 << 20;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+
+/// Where a request comes from, as its connection says.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    pub address: IpAddr,
+    pub secure: bool,
+}
+
+/// A listener that is bound but not served yet.
+pub struct Server {
+    listener: TcpListener,
+    edge: Arc<Edge>,
+}
+
+struct Edge {
+    service: Service,
+    s3: S3Service,
+}
+
+impl Server {
+    pub async fn bind(service: Service) -> io::Result<Self> {
+        let listener = TcpListener::bind(service.config.listen).await?;
+        let mut config = S3Config::default();
+        config.xml_max_body_size = XML_MAX;
+        let mut builder = S3ServiceBuilder::new(service.clone());
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+        builder.set_host(host::Hosts::new(&service.config.domains));
+        builder.set_auth(crate::access::Auth::new(service.clone()));
+        builder.set_access(crate::access::Gate::new(service.clone()));
+        Ok(Self { listener, edge: Arc::new(Edge { service, s3: builder.build() }) })
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`; then lets running requests end.
+    pub async fn run(self, stop: CancellationToken) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let graceful = GracefulShutdown::new();
+        loop {
+            let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
+            let (stream, from) = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot take a connection");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        continue;
+                    }
+                },
+            };
+            let _ = stream.set_nodelay(true);
+            let edge = self.edge.clone();
+            let peer = Peer { address: from.ip().to_canonical(), secure: false };
+            let mut builder = Builder::new(TokioExecutor::new());
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_WAIT);
+            builder.http2().timer(TokioTimer::new());
+            let serve = service_fn(move |req| {
+                let edge = edge.clone();
+                async move { edge.handle(req, peer).await }
+            });
+            let connection = builder.serve_connection(TokioIo::new(stream), serve).into_owned();
+            let connection = graceful.watch(connection);
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a connection ended");
+                }
+                drop(place);
+            });
+        }
+        if tokio::time::timeout(DRAIN_WAIT, graceful.shutdown()).await.is_err() {
+            tracing::warn!("some requests did not end in time");
+        }
+    }
+}
+
+impl Edge {
+    async fn handle(&self, req: Request<Incoming>, peer: Peer) -> Result<HttpResponse, HttpError> {
+        let mut req = req.map(Body::from);
+        req.extensions_mut().insert(peer);
+        let mut response = self.s3.call(req).await?;
+        let id = format!("{:016X}", rand::random::<u64>());
+        response.headers_mut().insert(REQUEST_ID, HeaderValue::from_str(&id).expect("hex is a header value"));
+        response.headers_mut().insert(http::header::SERVER, HeaderValue::from_static("banyan"));
+        let _ = &self.service;
+        Ok(response)
+    }
+}
