@@ -1,5 +1,6 @@
 //! The listener: connections, limits, and what stands around s3s (request ids, CORS, virtual hosts).
 
+mod cors;
 mod host;
 
 use std::io;
@@ -7,18 +8,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError, HttpResponse};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::service::Service;
 
@@ -48,6 +49,7 @@ pub struct Server {
 
 struct Edge {
     service: Service,
+    hosts: host::Hosts,
     s3: S3Service,
 }
 
@@ -61,7 +63,7 @@ impl Server {
         builder.set_host(host::Hosts::new(&service.config.domains));
         builder.set_auth(crate::access::Auth::new(service.clone()));
         builder.set_access(crate::access::Gate::new(service.clone()));
-        Ok(Self { listener, edge: Arc::new(Edge { service, s3: builder.build() }) })
+        Ok(Self { listener, edge: Arc::new(Edge { hosts: host::Hosts::new(&service.config.domains), s3: builder.build(), service }) })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -71,7 +73,7 @@ impl Server {
     /// Serves until `stop`; then lets running requests end.
     pub async fn run(self, stop: CancellationToken) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let graceful = GracefulShutdown::new();
+        let running = TaskTracker::new();
         loop {
             let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
             let (stream, from) = tokio::select! {
@@ -95,16 +97,25 @@ impl Server {
                 let edge = edge.clone();
                 async move { edge.handle(req, peer).await }
             });
-            let connection = builder.serve_connection(TokioIo::new(stream), serve).into_owned();
-            let connection = graceful.watch(connection);
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
+            let stop = stop.clone();
+            running.spawn(async move {
+                let connection = builder.serve_connection(TokioIo::new(stream), serve);
+                tokio::pin!(connection);
+                let ended = tokio::select! {
+                    ended = connection.as_mut() => ended,
+                    () = stop.cancelled() => {
+                        connection.as_mut().graceful_shutdown();
+                        connection.await
+                    }
+                };
+                if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended");
                 }
                 drop(place);
             });
         }
-        if tokio::time::timeout(DRAIN_WAIT, graceful.shutdown()).await.is_err() {
+        running.close();
+        if tokio::time::timeout(DRAIN_WAIT, running.wait()).await.is_err() {
             tracing::warn!("some requests did not end in time");
         }
     }
@@ -114,11 +125,29 @@ impl Edge {
     async fn handle(&self, req: Request<Incoming>, peer: Peer) -> Result<HttpResponse, HttpError> {
         let mut req = req.map(Body::from);
         req.extensions_mut().insert(peer);
-        let mut response = self.s3.call(req).await?;
+        let origin = cors::Origin::of(&req);
+        let bucket = origin.as_ref().and_then(|_| self.bucket_of(&req));
+        let mut response = match (&origin, req.method()) {
+            (Some(origin), &Method::OPTIONS) => cors::preflight(&self.service, bucket.as_deref(), origin),
+            (None, &Method::OPTIONS) => cors::refused(StatusCode::BAD_REQUEST, "BadRequest", "Insufficient information. Origin request header needed."),
+            _ => self.s3.call(req).await?,
+        };
+        if let (Some(origin), Some(bucket)) = (&origin, &bucket) {
+            cors::mark(&self.service, bucket, origin, response.headers_mut());
+        }
         let id = format!("{:016X}", rand::random::<u64>());
         response.headers_mut().insert(REQUEST_ID, HeaderValue::from_str(&id).expect("hex is a header value"));
         response.headers_mut().insert(http::header::SERVER, HeaderValue::from_static("banyan"));
-        let _ = &self.service;
         Ok(response)
+    }
+
+    /// The bucket by host name or by the first step of the path.
+    fn bucket_of(&self, req: &Request<Body>) -> Option<String> {
+        let host = req.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
+        if let Some(bucket) = host.and_then(|host| self.hosts.bucket(host)) {
+            return Some(bucket.to_ascii_lowercase());
+        }
+        let first = req.uri().path().strip_prefix('/')?.split('/').next()?;
+        (!first.is_empty()).then(|| first.to_owned())
     }
 }

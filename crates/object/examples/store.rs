@@ -1,0 +1,93 @@
+//! A store alone, with accounts from a file: for trying, measuring and conformance suites.
+//!
+//! `store DATA LISTEN ACCOUNTS.json [DAY_SECONDS]`; the file is a list of
+//! `{"id", "name", "email", "access_key", "secret_key"}`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object::engine::EngineConfig;
+use object::http::Server;
+use object::identity::{Account, Identity, Key, Principal, Rights};
+use object::service::Service;
+use object::{Config, Engine};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Deserialize)]
+struct Entry {
+    id: String,
+    name: String,
+    #[serde(default)]
+    email: String,
+    access_key: String,
+    secret_key: String,
+}
+
+struct Accounts(Vec<Entry>);
+
+impl Entry {
+    fn account(&self) -> Account {
+        Account { id: self.id.as_str().into(), name: self.name.as_str().into() }
+    }
+}
+
+#[async_trait::async_trait]
+impl Identity for Accounts {
+    async fn key(&self, id: &str) -> Option<Key> {
+        let entry = self.0.iter().find(|entry| entry.access_key == id)?;
+        let user = entry.name.as_str().into();
+        let principal =
+            Principal { account: entry.account(), user, rights: Rights::Manage, operator: false, session: None };
+        Some(Key { secret: entry.secret_key.clone().into(), principal })
+    }
+
+    async fn account(&self, id: &str) -> Option<Account> {
+        self.0.iter().find(|entry| entry.id == id).map(Entry::account)
+    }
+
+    async fn account_by_email(&self, email: &str) -> Option<Account> {
+        self.0.iter().find(|entry| !email.is_empty() && entry.email == email).map(Entry::account)
+    }
+
+    async fn user_exists(&self, account: &str, user: &str) -> bool {
+        self.0.iter().any(|entry| entry.id == account && entry.name == user)
+    }
+
+    async fn quota(&self, _account: &str) -> Option<u64> {
+        None
+    }
+
+    fn root_key(&self) -> [u8; 32] {
+        [7; 32]
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [data, listen, accounts, rest @ ..] = args.as_slice() else {
+        return Err("store DATA LISTEN ACCOUNTS.json [DAY_SECONDS]".into());
+    };
+    let mut config = Config::new(PathBuf::from(data), listen.parse()?);
+    config.locations = vec!["default".into()];
+    if let Some(seconds) = rest.first() {
+        config.day = Duration::from_secs(seconds.parse()?);
+        config.tick = Duration::from_secs(1);
+    }
+    let identity = Arc::new(Accounts(serde_json::from_slice(&std::fs::read(accounts)?)?));
+    let engine = Engine::open(EngineConfig::new(config.data.clone()))?;
+    let service = Service { engine: engine.clone(), identity, config: Arc::new(config) };
+    let server = Server::bind(service).await?;
+    eprintln!("serving S3 on {}", server.address()?);
+    let stop = CancellationToken::new();
+    let signal = stop.clone();
+    tokio::spawn(async move {
+        let _ = tokio::signal::ctrl_c().await;
+        signal.cancel();
+    });
+    server.run(stop).await;
+    engine.close().await;
+    Ok(())
+}
