@@ -29,6 +29,7 @@ pub mod fault;
 pub mod headers;
 pub mod http;
 pub mod identity;
+pub mod lifecycle;
 pub mod listing;
 pub mod lock;
 mod notify;
