@@ -77,6 +77,9 @@ pub struct UserCreate {
     pub name: Name,
     pub role: Role,
     pub password: String,
+    /// By which others may name the user's tenant when they share buckets; unique.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -86,6 +89,8 @@ pub struct UserUpdate {
     pub role: Option<Role>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -95,6 +100,8 @@ pub struct User {
     pub tenant: Name,
     pub version: i64,
     pub role: Role,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
     pub created_at: Timestamp,
 }
 

@@ -43,4 +43,7 @@ pub struct Quota {
     pub cpu: Option<Cpu>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
+    /// Bytes in buckets, all versions counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object_bytes: Option<Bytes>,
 }

@@ -167,6 +167,7 @@ pub async fn bootstrap_kept(
         name: name(ADMIN),
         role: Role::Operator,
         password_hash: fresh.password_hash.clone(),
+        email: None,
         created_at: now,
     };
     let txn = Txn::new().insert(kind::TENANT, &tenant.id, None, Some(MAIN), encode(&tenant)).insert(

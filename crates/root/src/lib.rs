@@ -17,6 +17,7 @@ pub mod auth;
 pub mod bootstrap;
 pub mod cloud;
 pub mod config;
+pub mod directory;
 pub mod duty;
 pub mod heal;
 pub mod history;

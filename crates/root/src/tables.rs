@@ -187,6 +187,8 @@ pub struct UserRecord {
     pub role: Role,
     /// Argon2id in PHC form.
     pub password_hash: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
     pub created_at: Timestamp,
 }
 

@@ -51,11 +51,14 @@ pub struct QuotaOptions {
     /// Most memory together, such as 16GiB.
     #[arg(long, value_name = "SIZE", value_parser = parse::quantity::<Bytes>)]
     memory: Option<Bytes>,
+    /// Most bytes in buckets together, such as 1TiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse::quantity::<Bytes>)]
+    object_bytes: Option<Bytes>,
 }
 
 impl QuotaOptions {
     pub const fn quota(&self) -> Quota {
-        Quota { instances: self.instances, cpu: self.cpu, memory: self.memory }
+        Quota { instances: self.instances, cpu: self.cpu, memory: self.memory, object_bytes: self.object_bytes }
     }
 }
 
@@ -87,6 +90,7 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
                 instances: asked.instances.or(kept.instances),
                 cpu: asked.cpu.or(kept.cpu),
                 memory: asked.memory.or(kept.memory),
+                object_bytes: asked.object_bytes.or(kept.object_bytes),
             };
             // With the version that was read, so that two changes at once do not undo each other.
             let tenant = client.quota_set(&name, &quota, Some(before.version)).await?;

@@ -30,6 +30,9 @@ enum Verb {
         /// viewer, member, admin or operator.
         #[arg(long, default_value = "member", value_parser = parse::role)]
         role: Role,
+        /// E-mail address, by which others may share buckets with the user's tenant.
+        #[arg(long)]
+        email: Option<String>,
         /// Read the password from standard input, without asking.
         #[arg(long)]
         password_stdin: bool,
@@ -50,6 +53,9 @@ enum Verb {
         /// viewer, member, admin or operator.
         #[arg(long, value_parser = parse::role)]
         role: Option<Role>,
+        /// A new e-mail address; an empty one takes it away.
+        #[arg(long)]
+        email: Option<String>,
         /// Read a new password from standard input, or ask for it on a terminal.
         #[arg(long)]
         password_stdin: bool,
@@ -75,9 +81,9 @@ const COLUMNS: [Column<User>; 5] = [
 pub async fn run(session: &Session, args: Arguments) -> Result<()> {
     let client = &session.client;
     match args.verb {
-        Verb::Create { name, role, password_stdin } => {
+        Verb::Create { name, role, email, password_stdin } => {
             let password = new_password(password_stdin)?;
-            let user = client.user_create(&UserCreate { name, role, password }).await?;
+            let user = client.user_create(&UserCreate { name, role, password, email }).await?;
             note(format!("user {}: created", user.name));
             show(session, &user)
         }
@@ -87,14 +93,14 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             output::list(session.format, &users, &COLUMNS)
         }
         Verb::Get { user } => show(session, &client.user_get(&user).await?),
-        Verb::Update { user, role, password_stdin } => {
-            if role.is_none() && !password_stdin {
+        Verb::Update { user, role, email, password_stdin } => {
+            if role.is_none() && email.is_none() && !password_stdin {
                 return Err(
-                    Failure::new("nothing to change is named").hint("give --role ROLE or --password-stdin")
+                    Failure::new("nothing to change is named").hint("give --role ROLE, --email ADDRESS or --password-stdin")
                 );
             }
             let password = if password_stdin { Some(secret("new password")?) } else { None };
-            let user = client.user_update(&user, &UserUpdate { role, password }, None).await?;
+            let user = client.user_update(&user, &UserUpdate { role, password, email }, None).await?;
             note(format!("user {}: changed", user.name));
             show(session, &user)
         }

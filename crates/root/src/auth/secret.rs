@@ -9,6 +9,7 @@ use aes_gcm::aead::{Aead, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use hmac::{Hmac, Mac};
 use model::{Error, Result};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -36,9 +37,19 @@ pub fn hash_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
+fn derive(key: &[u8], purpose: &str) -> [u8; KEY_BYTES] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length is taken");
+    mac.update(purpose.as_bytes());
+    mac.finalize().into_bytes().into()
+}
+
 /// Seals secrets at rest: AES-256-GCM with a random nonce, bound to a context.
 #[derive(Clone)]
-pub struct MasterKey(Aes256Gcm);
+pub struct MasterKey {
+    cipher: Aes256Gcm,
+    /// From which keys for other uses are derived.
+    seed: Zeroizing<[u8; KEY_BYTES]>,
+}
 
 impl MasterKey {
     /// Reads the key file, or makes it on first start.
@@ -105,14 +116,20 @@ impl MasterKey {
     }
 
     fn from_bytes(bytes: &[u8]) -> Self {
-        Self(Aes256Gcm::new_from_slice(bytes).expect("the key has 32 bytes"))
+        let cipher = Aes256Gcm::new_from_slice(bytes).expect("the key has 32 bytes");
+        Self { cipher, seed: Zeroizing::new(derive(bytes, "seed")) }
+    }
+
+    /// A key of its own for another use, the same at every start.
+    pub fn derive(&self, purpose: &str) -> [u8; KEY_BYTES] {
+        derive(self.seed.as_ref(), purpose)
     }
 
     /// `context` must be given again to open: a sealed secret moved to another record does not open.
     pub fn seal(&self, context: &str, plain: &[u8]) -> String {
         let nonce: [u8; NONCE_BYTES] = rand::random();
         let payload = aes_gcm::aead::Payload { msg: plain, aad: context.as_bytes() };
-        let sealed = self.0.encrypt(&Nonce::from(nonce), payload).expect("the text is far below the limit");
+        let sealed = self.cipher.encrypt(&Nonce::from(nonce), payload).expect("the text is far below the limit");
         let mut out = nonce.to_vec();
         out.extend_from_slice(&sealed);
         STANDARD_NO_PAD.encode(out)
@@ -123,7 +140,7 @@ impl MasterKey {
         let bytes = STANDARD_NO_PAD.decode(sealed).map_err(|_| broken())?;
         let (nonce, text) = bytes.split_first_chunk::<NONCE_BYTES>().ok_or_else(broken)?;
         let payload = aes_gcm::aead::Payload { msg: text, aad: context.as_bytes() };
-        self.0.decrypt(&Nonce::from(*nonce), payload).map(Zeroizing::new).map_err(|_| broken())
+        self.cipher.decrypt(&Nonce::from(*nonce), payload).map(Zeroizing::new).map_err(|_| broken())
     }
 }
 

@@ -14,10 +14,12 @@ use crate::state::{Row, Snapshot, Versioned};
 use crate::tables::{UserRecord, encode, kind};
 
 pub const FILTERS: &[&str] = &["name", "role"];
+const EMAIL_MAX: usize = 254;
 
 pub async fn create(cloud: &Cloud, caller: &Caller, body: UserCreate, key: Option<&Once>) -> Result<User> {
     role_allowed(cloud, caller, body.role)?;
     password_validate(&body.password)?;
+    email_free(cloud, body.email.as_deref(), None)?;
     once(cloud, key, async || {
         let record = UserRecord {
             id: UserId::from_random(rand::random()),
@@ -25,6 +27,7 @@ pub async fn create(cloud: &Cloud, caller: &Caller, body: UserCreate, key: Optio
             name: body.name.clone(),
             role: body.role,
             password_hash: cloud.passwords.hash(body.password.clone()).await?,
+            email: body.email.clone(),
             created_at: cloud.now(),
         };
         let snapshot = cloud.state.snapshot();
@@ -43,6 +46,22 @@ pub async fn create(cloud: &Cloud, caller: &Caller, body: UserCreate, key: Optio
         Ok(answer)
     })
     .await
+}
+
+/// An address belongs to one user. An empty one takes it away.
+fn email_free(cloud: &Cloud, email: Option<&str>, of: Option<&UserId>) -> Result<()> {
+    let Some(email) = email.filter(|email| !email.is_empty()) else { return Ok(()) };
+    let plain = email.len() <= EMAIL_MAX && !email.chars().any(|c| c.is_whitespace() || c.is_control());
+    let sides = email.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty());
+    if !plain || !sides {
+        return Err(Error::invalid("this is not an e-mail address").at("email"));
+    }
+    let snapshot = cloud.state.snapshot();
+    let taken = snapshot.users.values().any(|user| user.email.as_deref() == Some(email) && of != Some(&user.id));
+    if taken {
+        return Err(Error::conflict("another user has this e-mail address").at("email"));
+    }
+    Ok(())
 }
 
 /// Nobody gives more than they have, and operators live in the tenant `main` alone.
@@ -122,6 +141,11 @@ pub async fn update(
             said.push(format!("role {role}"));
         }
         new.role = role;
+    }
+    if body.email.is_some() {
+        email_free(cloud, body.email.as_deref(), Some(&old.id))?;
+        new.email = body.email.filter(|email| !email.is_empty());
+        said.push("a new e-mail address".to_owned());
     }
     let mut txn = Txn::new();
     let password = body.password;

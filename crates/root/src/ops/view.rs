@@ -149,6 +149,7 @@ pub fn user(snapshot: &Snapshot, record: &Row<UserRecord>) -> api::User {
         tenant: tenant_name(snapshot, &record.tenant),
         version: record.version,
         role: record.role,
+        email: record.email.clone(),
         created_at: record.created_at,
     }
 }
