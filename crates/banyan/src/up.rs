@@ -33,6 +33,12 @@ pub struct UpArgs {
     /// Where REST listens.
     #[arg(long, env = "BANYAN_LISTEN", default_value = "127.0.0.1:7700")]
     pub listen: SocketAddr,
+    /// Where S3 listens [default: one port above REST].
+    #[arg(long, env = "BANYAN_S3_LISTEN")]
+    pub s3_listen: Option<SocketAddr>,
+    /// Base domain for buckets in host names (BUCKET.DOMAIN); may be repeated.
+    #[arg(long = "s3-domain", env = "BANYAN_S3_DOMAIN", value_delimiter = ',')]
+    pub s3_domains: Vec<String>,
     /// Where records are kept: sqlite:PATH or postgres://USER@HOST/NAME [default: a file in the data folder].
     #[arg(long, env = "BANYAN_DATABASE")]
     pub database: Option<String>,
@@ -114,6 +120,7 @@ impl Local {
             certificate_valid: link::limits::CERT_VALID,
             admin,
             admin_renew: true,
+            object: Some(object_config(args, data)),
         };
         let root = RootRole::start(options, clock.clone()).await?;
         let zone_name: Name = ZONE.parse()?;
@@ -140,6 +147,26 @@ impl Local {
         drop(node);
         drop(zone);
         root.stop().await;
+    }
+}
+
+fn object_config(args: &UpArgs, data: &Path) -> object::Config {
+    let listen = args.s3_listen.unwrap_or_else(|| s3_listen(args.listen));
+    let mut config = object::Config::new(data.join("object"), listen);
+    config.domains = args.s3_domains.clone();
+    config
+}
+
+/// One port above REST; a free one where that is taken or REST itself has none of its own.
+fn s3_listen(rest: SocketAddr) -> SocketAddr {
+    let next = rest.port().checked_add(1).filter(|_| rest.port() != 0);
+    let wish = SocketAddr::new(rest.ip(), next.unwrap_or(0));
+    match std::net::TcpListener::bind(wish) {
+        Ok(_) => wish,
+        Err(error) => {
+            say(&format!("S3 cannot listen on {wish} ({error}); it takes a free port. Choose one with --s3-listen."));
+            SocketAddr::new(rest.ip(), 0)
+        }
     }
 }
 
@@ -235,6 +262,7 @@ fn admin_keep(data: &Path, cloud: &Local) -> anyhow::Result<root::AdminCredentia
     };
     admin.endpoint = endpoint.clone();
     admin.ec2_endpoint = endpoint;
+    admin.s3_endpoint = cloud.root.s3_endpoint().unwrap_or_default();
     admin_write(&path, &admin)?;
     Ok(admin)
 }
@@ -254,7 +282,7 @@ fn context_keep(admin: &root::AdminCredentials) -> anyhow::Result<()> {
         token: Some(admin.token.clone()),
         user: Some(admin.user.clone()),
         tenant: Some(admin.tenant.clone()),
-        s3_endpoint: None,
+        s3_endpoint: Some(admin.s3_endpoint.clone()).filter(|address| !address.is_empty()),
         ec2_endpoint: None,
     };
     contexts.put(ZONE, context);
@@ -278,6 +306,9 @@ fn greet(data: &Path, cloud: &Local, took: std::time::Duration) {
     say(&format!("Banyan is up ({:.1} s).", took.as_secs_f64()));
     say("");
     say(&format!("  REST         {endpoint}/v1   (OpenAPI at {endpoint}/v1/openapi.json)"));
+    if let Some(s3) = cloud.root.s3_endpoint() {
+        say(&format!("  S3           {s3}"));
+    }
     say(&format!("  Metrics      {endpoint}/metrics"));
     say(&format!("  Credentials  {}", data.join(ADMIN_FILE).display()));
     say(&format!("  OCI runtime  {}", cloud.node.runtime.display()));

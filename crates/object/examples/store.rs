@@ -7,13 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object::engine::EngineConfig;
-use object::http::Server;
 use object::identity::{Account, Identity, Key, Principal, Rights};
-use object::service::Service;
-use object::{Config, Engine};
+use object::{Config, Store};
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
 #[derive(Deserialize)]
 struct Entry {
@@ -73,21 +69,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut config = Config::new(PathBuf::from(data), listen.parse()?);
     config.locations = vec!["default".into()];
     if let Some(seconds) = rest.first() {
-        config.day = Duration::from_secs(seconds.parse()?);
-        config.tick = Duration::from_secs(1);
+        config.day_set(Duration::from_secs(seconds.parse()?));
     }
     let identity = Arc::new(Accounts(serde_json::from_slice(&std::fs::read(accounts)?)?));
-    let engine = Engine::open(EngineConfig::new(config.data.clone()))?;
-    let service = Service { engine: engine.clone(), identity, config: Arc::new(config) };
-    let server = Server::bind(service).await?;
-    eprintln!("serving S3 on {}", server.address()?);
-    let stop = CancellationToken::new();
-    let signal = stop.clone();
-    tokio::spawn(async move {
-        let _ = tokio::signal::ctrl_c().await;
-        signal.cancel();
-    });
-    server.run(stop).await;
-    engine.close().await;
+    let store = Store::start(config, identity).await.map_err(|error| error.message)?;
+    eprintln!("serving S3 on {}", store.address());
+    tokio::signal::ctrl_c().await?;
+    store.stop().await;
     Ok(())
 }

@@ -24,6 +24,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// A shorter day also means that rules are looked at more often.
+    pub fn day_set(&mut self, day: Duration) {
+        self.day = day;
+        self.tick = self.tick.min(day / 10).max(Duration::from_millis(500));
+    }
+
     pub fn new(data: PathBuf, listen: SocketAddr) -> Self {
         Self {
             data,

@@ -38,6 +38,41 @@ struct RootFile {
     names: Vec<String>,
     /// For how many seconds certificates are good that it gives out [default: a year].
     certificate_valid_s: Option<u64>,
+    /// The object store; a root without this section serves none.
+    object: Option<ObjectFile>,
+}
+
+/// `[object]` of a root's file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ObjectFile {
+    /// Where its data lives [default: object in root's data folder].
+    data: Option<PathBuf>,
+    /// Where S3 is served.
+    #[serde(default = "object_listen_default")]
+    listen: SocketAddr,
+    /// Base domains for buckets in host names.
+    #[serde(default)]
+    domains: Vec<String>,
+    region: Option<String>,
+    /// Further names that are taken as location constraints.
+    #[serde(default)]
+    locations: Vec<String>,
+    /// For how many seconds a day of a lifecycle rule lasts; for trying rules out [default: 86400].
+    day_s: Option<u64>,
+}
+
+impl ObjectFile {
+    fn config(self, data: &Path) -> object::Config {
+        let mut config = object::Config::new(self.data.unwrap_or_else(|| data.join("object")), self.listen);
+        config.domains = self.domains;
+        config.locations = self.locations;
+        config.region = self.region.unwrap_or(config.region);
+        if let Some(seconds) = self.day_s {
+            config.day_set(Duration::from_secs(seconds.max(1)));
+        }
+        config
+    }
 }
 
 /// `banyan zone --config FILE`.

@@ -32,6 +32,8 @@ pub struct RootOptions {
     /// Whether lost credentials are made anew: right where the owner of the data folder owns the cloud, and
     /// wrong on the second of several root servers.
     pub admin_renew: bool,
+    /// The object store, if this server runs one.
+    pub object: Option<object::Config>,
 }
 
 /// A root that runs until it is dropped.
@@ -42,6 +44,7 @@ pub struct RootRole {
     tree: TreeService,
     duties: Duties,
     state: State,
+    object: Option<object::Store>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -75,13 +78,19 @@ impl RootRole {
         if options.config.shared_store() {
             tasks.push(tokio::spawn(async move { copying.replica().run(&followed).await }));
         }
+        let object = object_start(&options, &cloud).await?;
         let api = root::serve(cloud).await?;
-        Ok(Self { api, admin, link, tree, duties, state, tasks })
+        Ok(Self { api, admin, link, tree, duties, state, object, tasks })
     }
 
     /// Where REST is served.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.api.addr)
+    }
+
+    /// Where S3 is served, if it is.
+    pub fn s3_endpoint(&self) -> Option<String> {
+        self.object.as_ref().map(|store| format!("http://{}", store.address()))
     }
 
     /// Where zones come to.
@@ -96,12 +105,22 @@ impl RootRole {
 
     /// Ends in good order: other root servers take over at once.
     pub async fn stop(self) {
-        let Self { api, duties, tasks, state, .. } = self;
+        let Self { api, duties, tasks, state, object, .. } = self;
         tasks.iter().for_each(JoinHandle::abort);
         duties.leave().await;
         api.shutdown().await;
+        if let Some(object) = object {
+            object.stop().await;
+        }
         state.close().await;
     }
+}
+
+async fn object_start(options: &RootOptions, cloud: &root::Shared) -> Result<Option<object::Store>> {
+    let Some(config) = options.object.clone() else { return Ok(None) };
+    sal::folder_private(&config.data)?;
+    let directory = Arc::new(root::directory::Directory(cloud.clone()));
+    object::Store::start(config, directory).await.map(Some)
 }
 
 /// The CA, and the other root servers. With SQLite this root is alone and its CA lies in its folder.

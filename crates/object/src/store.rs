@@ -1,0 +1,65 @@
+//! A store that runs: the engine, the listener, and what goes on in the background.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use model::{Error, Result};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::engine::{Engine, EngineConfig};
+use crate::http::Server;
+use crate::identity::Identity;
+use crate::lifecycle;
+use crate::service::Service;
+
+/// Runs until [`Store::stop`].
+pub struct Store {
+    service: Service,
+    address: SocketAddr,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Store {
+    pub async fn start(config: Config, identity: Arc<dyn Identity>) -> Result<Self> {
+        let data = config.data.clone();
+        let opening = tokio::task::spawn_blocking(move || Engine::open(EngineConfig::new(data)));
+        let opened = opening.await.map_err(|error| Error::internal(error.to_string()))?;
+        let engine = opened.map_err(|error| {
+            Error::internal(format!("the object store in {} cannot be opened: {error}", config.data.display()))
+        })?;
+        let listen = config.listen;
+        let service = Service { engine, identity, config: Arc::new(config) };
+        let server = Server::bind(service.clone()).await.map_err(|error| {
+            Error::invalid(format!("S3 cannot listen on {listen}: {error}"))
+                .hint("choose another address for S3, or stop what holds this one")
+        })?;
+        let address = server.address()?;
+        let stop = CancellationToken::new();
+        let tasks = vec![
+            tokio::spawn(server.run(stop.clone())),
+            tokio::spawn(lifecycle::run(service.clone(), stop.clone())),
+        ];
+        Ok(Self { service, address, stop, tasks })
+    }
+
+    /// Where S3 is served.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Lets running requests end, then makes everything durable.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            let _ = task.await;
+        }
+        self.service.engine.close().await;
+    }
+}
