@@ -164,7 +164,9 @@ fn s3_listen(rest: SocketAddr) -> SocketAddr {
     match std::net::TcpListener::bind(wish) {
         Ok(_) => wish,
         Err(error) => {
-            say(&format!("S3 cannot listen on {wish} ({error}); it takes a free port. Choose one with --s3-listen."));
+            say(&format!(
+                "S3 cannot listen on {wish} ({error}); it takes a free port. Choose one with --s3-listen."
+            ));
             SocketAddr::new(rest.ip(), 0)
         }
     }

@@ -34,8 +34,13 @@ impl Identity for Accounts {
     async fn key(&self, id: &str) -> Option<Key> {
         let entry = self.0.iter().find(|entry| entry.access_key == id)?;
         let user = entry.name.as_str().into();
-        let principal =
-            Principal { account: entry.account(), user, rights: Rights::Manage, operator: false, session: None };
+        let principal = Principal {
+            account: entry.account(),
+            user,
+            rights: Rights::Manage,
+            operator: false,
+            session: None,
+        };
         Some(Key { secret: entry.secret_key.clone().into(), principal })
     }
 

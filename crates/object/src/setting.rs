@@ -35,11 +35,17 @@ pub fn check_cors(cors: &CORSConfiguration) -> Result<()> {
         let known = |method: &String| ["GET", "PUT", "HEAD", "POST", "DELETE"].contains(&method.as_str());
         if let Some(method) = rule.allowed_methods.iter().find(|method| !known(method)) {
             let code = S3ErrorCode::InvalidRequest;
-            return Err(Fault::new(code, format!("Found unsupported HTTP method in CORS config: {}", cut(method))));
+            return Err(Fault::new(
+                code,
+                format!("Found unsupported HTTP method in CORS config: {}", cut(method)),
+            ));
         }
         let patterns = rule.allowed_origins.iter().chain(rule.allowed_headers.iter().flatten());
         if patterns.into_iter().any(|pattern| pattern.matches('*').count() > 1) {
-            return Err(Fault::new(S3ErrorCode::InvalidRequest, "A CORS origin or header may hold one '*' at most"));
+            return Err(Fault::new(
+                S3ErrorCode::InvalidRequest,
+                "A CORS origin or header may hold one '*' at most",
+            ));
         }
     }
     Ok(())
@@ -77,7 +83,11 @@ fn check_rule(rule: &LifecycleRule) -> Result<()> {
         return Err(malformed("A rule needs at least one action"));
     }
     if let Some(expiration) = &rule.expiration {
-        let given = [expiration.date.is_some(), expiration.days.is_some(), expiration.expired_object_delete_marker.is_some()];
+        let given = [
+            expiration.date.is_some(),
+            expiration.days.is_some(),
+            expiration.expired_object_delete_marker.is_some(),
+        ];
         if given.iter().filter(|is| **is).count() != 1 {
             return Err(malformed("An expiration has one of Date, Days and ExpiredObjectDeleteMarker"));
         }
@@ -88,13 +98,17 @@ fn check_rule(rule: &LifecycleRule) -> Result<()> {
     if let Some(expiration) = &rule.noncurrent_version_expiration {
         let few = |count: Option<i32>| count.is_some_and(|count| count < 1);
         if few(expiration.noncurrent_days) || few(expiration.newer_noncurrent_versions) {
-            return Err(invalid("'NoncurrentDays' for NoncurrentVersionExpiration action must be a positive integer"));
+            return Err(invalid(
+                "'NoncurrentDays' for NoncurrentVersionExpiration action must be a positive integer",
+            ));
         }
     }
     if let Some(abort) = &rule.abort_incomplete_multipart_upload
         && abort.days_after_initiation.is_none_or(|days| days < 1)
     {
-        return Err(invalid("'DaysAfterInitiation' for AbortIncompleteMultipartUpload action must be a positive integer"));
+        return Err(invalid(
+            "'DaysAfterInitiation' for AbortIncompleteMultipartUpload action must be a positive integer",
+        ));
     }
     for transition in rule.transitions.iter().flatten() {
         if transition.days.is_some_and(|days| days < 0) || transition.storage_class.is_none() {
@@ -107,12 +121,20 @@ fn check_rule(rule: &LifecycleRule) -> Result<()> {
 pub fn check_website(website: &WebsiteConfiguration) -> Result<()> {
     if let Some(all) = &website.redirect_all_requests_to {
         if website.index_document.is_some() || website.routing_rules.is_some() {
-            return Err(invalid("RedirectAllRequestsTo cannot be provided in conjunction with other settings"));
+            return Err(invalid(
+                "RedirectAllRequestsTo cannot be provided in conjunction with other settings",
+            ));
         }
-        return if all.host_name.is_empty() { Err(invalid("The host name must not be empty")) } else { Ok(()) };
+        return if all.host_name.is_empty() {
+            Err(invalid("The host name must not be empty"))
+        } else {
+            Ok(())
+        };
     }
     let Some(index) = &website.index_document else {
-        return Err(invalid("A value for IndexDocument Suffix must be provided if RedirectAllRequestsTo is empty"));
+        return Err(invalid(
+            "A value for IndexDocument Suffix must be provided if RedirectAllRequestsTo is empty",
+        ));
     };
     if index.suffix.is_empty() || index.suffix.contains('/') {
         return Err(invalid("The IndexDocument Suffix is not well formed"));
@@ -132,7 +154,10 @@ pub fn check_logging(tx: &Tx<'_>, bucket: &Bucket, ask: &LoggingEnabled) -> Resu
         Err(other) => return Err(other),
     };
     if target.owner != bucket.owner {
-        return Err(Fault::new(code, "The owner for the bucket to be logged and the target bucket must be the same"));
+        return Err(Fault::new(
+            code,
+            "The owner for the bucket to be logged and the target bucket must be the same",
+        ));
     }
     Ok(())
 }
@@ -140,7 +165,10 @@ pub fn check_logging(tx: &Tx<'_>, bucket: &Bucket, ask: &LoggingEnabled) -> Resu
 /// Also gives ids to those that came without.
 pub fn check_notification(ask: &mut NotificationConfiguration) -> Result<()> {
     if ask.lambda_function_configurations.as_ref().is_some_and(|list| !list.is_empty()) {
-        return Err(Fault::new(S3ErrorCode::NotImplemented, "Functions cannot be notified; use a topic with a webhook"));
+        return Err(Fault::new(
+            S3ErrorCode::NotImplemented,
+            "Functions cannot be notified; use a topic with a webhook",
+        ));
     }
     let topics = ask.topic_configurations.iter_mut().flatten().map(|topic| (&mut topic.id, &topic.topic_arn));
     let queues = ask.queue_configurations.iter_mut().flatten().map(|queue| (&mut queue.id, &queue.queue_arn));
@@ -168,7 +196,9 @@ pub fn check_encryption(ask: &ServerSideEncryptionConfiguration) -> Result<()> {
         return Err(malformed("The algorithm must be AES256 or aws:kms"));
     }
     if algorithm == ServerSideEncryption::AES256 && default.kms_master_key_id.is_some() {
-        return Err(invalid("a KMSMasterKeyID is not applicable if the default sse algorithm is not aws:kms"));
+        return Err(invalid(
+            "a KMSMasterKeyID is not applicable if the default sse algorithm is not aws:kms",
+        ));
     }
     Ok(())
 }

@@ -28,7 +28,10 @@ impl Store {
         let opening = tokio::task::spawn_blocking(move || Engine::open(EngineConfig::new(data)));
         let opened = opening.await.map_err(|error| Error::internal(error.to_string()))?;
         let engine = opened.map_err(|error| {
-            Error::internal(format!("the object store in {} cannot be opened: {error}", config.data.display()))
+            Error::internal(format!(
+                "the object store in {} cannot be opened: {error}",
+                config.data.display()
+            ))
         })?;
         let listen = config.listen;
         let service = Service { engine, identity, config: Arc::new(config) };

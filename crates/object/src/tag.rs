@@ -67,7 +67,8 @@ fn unescape(text: &str) -> Result<String> {
         if *first == b'%' {
             let [high, low, tail @ ..] = rest else { return Err(invalid("A tag ends within an escape")) };
             let mut byte = [0];
-            hex::decode_to_slice([*high, *low], &mut byte).map_err(|_| invalid("A tag holds a wrong escape"))?;
+            hex::decode_to_slice([*high, *low], &mut byte)
+                .map_err(|_| invalid("A tag holds a wrong escape"))?;
             bytes.push(byte[0]);
             rest = tail;
         } else {

@@ -58,7 +58,12 @@ pub struct QuotaOptions {
 
 impl QuotaOptions {
     pub const fn quota(&self) -> Quota {
-        Quota { instances: self.instances, cpu: self.cpu, memory: self.memory, object_bytes: self.object_bytes }
+        Quota {
+            instances: self.instances,
+            cpu: self.cpu,
+            memory: self.memory,
+            object_bytes: self.object_bytes,
+        }
     }
 }
 

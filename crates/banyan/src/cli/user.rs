@@ -95,9 +95,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         Verb::Get { user } => show(session, &client.user_get(&user).await?),
         Verb::Update { user, role, email, password_stdin } => {
             if role.is_none() && email.is_none() && !password_stdin {
-                return Err(
-                    Failure::new("nothing to change is named").hint("give --role ROLE, --email ADDRESS or --password-stdin")
-                );
+                return Err(Failure::new("nothing to change is named")
+                    .hint("give --role ROLE, --email ADDRESS or --password-stdin"));
             }
             let password = if password_stdin { Some(secret("new password")?) } else { None };
             let user = client.user_update(&user, &UserUpdate { role, password, email }, None).await?;

@@ -226,6 +226,10 @@ fn with_loopback(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
+fn object_listen_default() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7701))
+}
+
 pub async fn root(path: &Path) -> anyhow::Result<()> {
     let file: RootFile = read(path)?;
     let mut stop = Stop::new()?;
@@ -240,6 +244,7 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
         link_names: with_loopback(file.names),
         certificate_valid: certificate_valid(file.certificate_valid_s)?,
         admin: file.data.join("admin.json"),
+        object: file.object.map(|section| section.config(&file.data)),
     };
     let root = RootRole::start(options, clock()).await?;
     note(format!("root is up: REST at {}, zones come to {}", root.endpoint(), root.link_url()));

@@ -2,8 +2,8 @@
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use s3s::dto::CORSRule;
@@ -26,7 +26,8 @@ impl Origin {
         let asked = text(&ACCESS_CONTROL_REQUEST_METHOD).filter(|_| req.method() == Method::OPTIONS);
         let method = asked.unwrap_or(req.method().as_str()).to_owned();
         let list = text(&ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default();
-        let headers = list.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty());
+        let headers =
+            list.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty());
         Some(Self { origin, method, headers: headers.collect() })
     }
 
@@ -34,7 +35,10 @@ impl Origin {
         let patterns = rule.allowed_headers.as_deref().unwrap_or_default();
         rule.allowed_origins.iter().any(|pattern| matches(pattern, &self.origin))
             && rule.allowed_methods.contains(&self.method)
-            && self.headers.iter().all(|name| patterns.iter().any(|pattern| matches(&pattern.to_ascii_lowercase(), name)))
+            && self
+                .headers
+                .iter()
+                .all(|name| patterns.iter().any(|pattern| matches(&pattern.to_ascii_lowercase(), name)))
     }
 }
 
@@ -42,7 +46,9 @@ impl Origin {
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
-        Some((head, tail)) => text.len() >= head.len() + tail.len() && text.starts_with(head) && text.ends_with(tail),
+        Some((head, tail)) => {
+            text.len() >= head.len() + tail.len() && text.starts_with(head) && text.ends_with(tail)
+        }
     }
 }
 
@@ -55,7 +61,11 @@ fn rule(service: &Service, bucket: &str, origin: &Origin) -> Option<CORSRule> {
 pub fn preflight(service: &Service, bucket: Option<&str>, origin: &Origin) -> HttpResponse {
     let allowed = bucket.and_then(|bucket| rule(service, bucket, origin));
     if allowed.is_none() {
-        return refused(StatusCode::FORBIDDEN, "AccessForbidden", "CORSResponse: This CORS request is not allowed.");
+        return refused(
+            StatusCode::FORBIDDEN,
+            "AccessForbidden",
+            "CORSResponse: This CORS request is not allowed.",
+        );
     }
     HttpResponse::new(Body::empty())
 }

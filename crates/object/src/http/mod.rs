@@ -61,9 +61,16 @@ impl Server {
         let mut builder = S3ServiceBuilder::new(service.clone());
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         builder.set_host(host::Hosts::new(&service.config.domains));
-        builder.set_auth(crate::access::Auth::new(service.clone()));
+        builder.set_auth(crate::access::Auth::new(service.identity.clone()));
         builder.set_access(crate::access::Gate::new(service.clone()));
-        Ok(Self { listener, edge: Arc::new(Edge { hosts: host::Hosts::new(&service.config.domains), s3: builder.build(), service }) })
+        Ok(Self {
+            listener,
+            edge: Arc::new(Edge {
+                hosts: host::Hosts::new(&service.config.domains),
+                s3: builder.build(),
+                service,
+            }),
+        })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -129,7 +136,11 @@ impl Edge {
         let bucket = origin.as_ref().and_then(|_| self.bucket_of(&req));
         let mut response = match (&origin, req.method()) {
             (Some(origin), &Method::OPTIONS) => cors::preflight(&self.service, bucket.as_deref(), origin),
-            (None, &Method::OPTIONS) => cors::refused(StatusCode::BAD_REQUEST, "BadRequest", "Insufficient information. Origin request header needed."),
+            (None, &Method::OPTIONS) => cors::refused(
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                "Insufficient information. Origin request header needed.",
+            ),
             _ => self.s3.call(req).await?,
         };
         if let (Some(origin), Some(bucket)) = (&origin, &bucket) {

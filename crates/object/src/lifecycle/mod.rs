@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::{Tx, View};
 use crate::fault::{Fault, Result};
 use crate::record::key::{self, Space};
-use crate::record::{Bucket, Upload, Version};
+use crate::record::{Bucket, Part, Upload, Version};
 use crate::service::{Records, Service};
 use crate::time::timestamp;
 use crate::version;
@@ -55,7 +55,8 @@ async fn pass(service: &Service, stop: &CancellationToken) -> Result<()> {
                 let bucket = bucket.clone();
                 move || look(&service, &bucket, start)
             });
-            let (due, next) = looked.await.map_err(|error| crate::engine::EngineError::Index(error.to_string()))??;
+            let (due, next) =
+                looked.await.map_err(|error| crate::engine::EngineError::Index(error.to_string()))??;
             if !due.is_empty() {
                 let day = service.config.day;
                 service.engine.write(move |tx| act(tx, &bucket, due, day)).await?;
@@ -134,7 +135,9 @@ fn act(tx: &mut Tx<'_>, bucket: &Bucket, objects: Vec<String>, day: std::time::D
             let id = version.head.version_id();
             let done = match due {
                 Due::Expire => version::delete(tx, &bucket, &object, None, &bucket.owner, false).map(drop),
-                Due::Remove => version::delete(tx, &bucket, &object, Some(&id), &bucket.owner, false).map(drop),
+                Due::Remove => {
+                    version::delete(tx, &bucket, &object, Some(&id), &bucket.owner, false).map(drop)
+                }
                 Due::Move(class) => version::edit(tx, &bucket, &object, Some(&id), |version| {
                     version.head.storage_class = Some(class);
                     Ok(())
@@ -166,15 +169,37 @@ async fn abandon(service: &Service, bucket: &Bucket) -> Result<()> {
             .engine
             .write(move |tx| -> Result<()> {
                 let bucket = tx.bucket(&name)?;
-                crate::upload::remove(tx, &bucket, &upload.key, &upload.id)
+                abort(tx, &bucket, &upload)
             })
             .await?;
     }
     Ok(())
 }
 
+fn abort(tx: &mut Tx<'_>, bucket: &Bucket, upload: &Upload) -> Result<()> {
+    let mut parts = Vec::new();
+    let mut prefix = key::part(bucket.id, &upload.id, 0);
+    prefix.truncate(prefix.len() - 2);
+    tx.scan(key::under(prefix), |name, value| {
+        parts.extend(Part::decode(value).map(|part| (name.to_vec(), part)));
+        true
+    })?;
+    let mut freed = 0;
+    for (name, part) in parts {
+        part.blob.map_or(Ok(()), |blob| tx.release(blob))?;
+        freed += i64::try_from(part.size).unwrap_or(i64::MAX);
+        tx.delete(name);
+    }
+    tx.delete(key::upload(bucket.id, &upload.key, &upload.id));
+    version::charge(tx, bucket, version::Change { upload_bytes: -freed, ..Default::default() }, None)
+}
+
 /// The header `x-amz-expiration` of a current version.
-pub fn expiration(rules: Option<&BucketLifecycleConfiguration>, object: &str, version: &Version) -> Option<String> {
+pub fn expiration(
+    rules: Option<&BucketLifecycleConfiguration>,
+    object: &str,
+    version: &Version,
+) -> Option<String> {
     let rules = Rules { rules: rules?, day: std::time::Duration::ZERO };
     let (at, id) = rules.expiration(object, version)?;
     let mut date = Vec::new();
@@ -188,17 +213,26 @@ fn now() -> i64 {
 
 /// Both views and changes can be walked through.
 trait Scan {
-    fn each(&self, range: std::ops::Range<Vec<u8>>, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()>;
+    fn each(&self, range: std::ops::Range<Vec<u8>>, each: &mut dyn FnMut(&[u8], &[u8]) -> bool)
+    -> Result<()>;
 }
 
 impl Scan for View {
-    fn each(&self, range: std::ops::Range<Vec<u8>>, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+    fn each(
+        &self,
+        range: std::ops::Range<Vec<u8>>,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
         Ok(self.scan(range, each)?)
     }
 }
 
 impl Scan for Tx<'_> {
-    fn each(&self, range: std::ops::Range<Vec<u8>>, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+    fn each(
+        &self,
+        range: std::ops::Range<Vec<u8>>,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
         Ok(self.scan(range, each)?)
     }
 }

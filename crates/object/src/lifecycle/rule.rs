@@ -45,8 +45,10 @@ impl Rules<'_> {
             Standing::Past { since, newer } => self.past(rule, since, newer, now),
         });
         ends.or_else(|| {
-            let class = applying().filter_map(|rule| self.class(rule, &version.head, standing, now)).next_back()?;
-            (version.head.storage_class.as_deref() != Some(&class) && !version.head.marker).then_some(Due::Move(class))
+            let class =
+                applying().filter_map(|rule| self.class(rule, &version.head, standing, now)).next_back()?;
+            (version.head.storage_class.as_deref() != Some(&class) && !version.head.marker)
+                .then_some(Due::Move(class))
         })
     }
 

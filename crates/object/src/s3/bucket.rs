@@ -10,7 +10,7 @@ use crate::fault::{Fault, Result};
 use crate::identity::Account;
 use crate::record::bucket::Settings;
 use crate::record::key::{self, Space};
-use crate::record::{Bucket, Part, Versioning};
+use crate::record::{Acl, Bucket, Part, Versioning};
 use crate::service::{Caller, Records, Service, put_bucket};
 use crate::time::timestamp;
 use crate::version;
@@ -23,27 +23,20 @@ pub async fn create_bucket(service: &Service, req: Req<CreateBucketInput>) -> An
     let account = Caller::of(&req)?.account()?.clone();
     let ask = &req.input;
     check_name(&ask.bucket)?;
-    let owner = account.clone();
-    let grants = acl::Headers {
-        canned: ask.acl.as_ref().map(|acl| acl.as_str()),
-        full_control: ask.grant_full_control.as_deref(),
-        read: ask.grant_read.as_deref(),
-        write: ask.grant_write.as_deref(),
-        read_acp: ask.grant_read_acp.as_deref(),
-        write_acp: ask.grant_write_acp.as_deref(),
-    };
     let ownership = ask.object_ownership.as_ref().map(|word| word.as_str().to_owned());
     let enforced = ownership.as_deref() == Some(ObjectOwnership::BUCKET_OWNER_ENFORCED);
-    if enforced && grants.any() && grants.canned != Some("private") {
-        return Err(s3_error!(InvalidBucketAclWithObjectOwnership, "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting"));
+    if enforced && acl::asked(&req.headers) && !acl::asks_private(&req.headers) {
+        let why = "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
+        return Err(s3_error!(InvalidBucketAclWithObjectOwnership, "{why}"));
     }
-    let acl = acl::from_headers(service, &owner, &owner, &grants).await?;
+    let asked = acl::from_headers(service.identity.as_ref(), &req.headers, &account, None).await?;
+    let acl = asked.unwrap_or_else(|| Acl::private(&account));
     let location = location(service, ask.create_bucket_configuration.as_ref())?;
     let lock = ask.object_lock_enabled_for_bucket == Some(true);
     let bucket = Bucket {
         id: 0,
         name: ask.bucket.clone(),
-        owner,
+        owner: account,
         created: 0,
         versioning: if lock { Versioning::Enabled } else { Versioning::Off },
         acl,
@@ -73,7 +66,10 @@ fn insert(tx: &mut Tx<'_>, mut bucket: Bucket) -> Result<()> {
         if same && lock {
             return Ok(());
         }
-        return Err(Fault::new(S3ErrorCode::BucketAlreadyExists, "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again."));
+        return Err(Fault::new(
+            S3ErrorCode::BucketAlreadyExists,
+            "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again.",
+        ));
     }
     let mut owned = 0;
     tx.scan(key::under(vec![Space::Bucket as u8]), |_, value| {
@@ -81,10 +77,14 @@ fn insert(tx: &mut Tx<'_>, mut bucket: Bucket) -> Result<()> {
         owned < BUCKETS_MAX
     })?;
     if owned >= BUCKETS_MAX {
-        return Err(Fault::new(S3ErrorCode::TooManyBuckets, format!("An account may have {BUCKETS_MAX} buckets.")));
+        return Err(Fault::new(
+            S3ErrorCode::TooManyBuckets,
+            format!("An account may have {BUCKETS_MAX} buckets."),
+        ));
     }
     let id = tx.next("bucket")?;
-    bucket.id = u32::try_from(id).map_err(|_| Fault::new(S3ErrorCode::TooManyBuckets, "No more bucket numbers."))?;
+    bucket.id =
+        u32::try_from(id).map_err(|_| Fault::new(S3ErrorCode::TooManyBuckets, "No more bucket numbers."))?;
     bucket.created = tx.now();
     put_bucket(tx, &bucket);
     Ok(())
@@ -98,7 +98,9 @@ fn owner_of(value: &[u8]) -> Option<Account> {
 fn location(service: &Service, ask: Option<&CreateBucketConfiguration>) -> Result<Option<String>> {
     let Some(constraint) = ask.and_then(|ask| ask.location_constraint.as_ref()) else { return Ok(None) };
     let name = constraint.as_str();
-    let known = name.is_empty() || name == service.config.region || service.config.locations.iter().any(|known| known == name);
+    let known = name.is_empty()
+        || name == service.config.region
+        || service.config.locations.iter().any(|known| known == name);
     if !known {
         let code = S3ErrorCode::InvalidLocationConstraint;
         return Err(Fault::new(code, "The specified location-constraint is not valid"));
@@ -108,7 +110,8 @@ fn location(service: &Service, ask: Option<&CreateBucketConfiguration>) -> Resul
 
 /// s3s has refused the worst; these are the rules of S3 that it leaves out.
 fn check_name(name: &str) -> Result<()> {
-    let labels = name.split('.').all(|label| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-'));
+    let labels =
+        name.split('.').all(|label| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-'));
     let reserved = name.starts_with("xn--") || name.ends_with("-s3alias") || name.ends_with("--ol-s3");
     if !labels || reserved {
         return Err(Fault::new(S3ErrorCode::InvalidBucketName, "The specified bucket is not valid."));
@@ -165,7 +168,8 @@ pub async fn head_bucket(service: &Service, req: Req<HeadBucketInput>) -> Answer
     let view = service.engine.read().map_err(Fault::from)?;
     let bucket = view.bucket(&req.input.bucket)?;
     let region = bucket.location.unwrap_or_else(|| service.config.region.clone());
-    let mut response = S3Response::new(HeadBucketOutput { bucket_region: Some(region), ..Default::default() });
+    let mut response =
+        S3Response::new(HeadBucketOutput { bucket_region: Some(region), ..Default::default() });
     let usage = version::usage(&view, bucket.id)?;
     for (name, value) in [("x-rgw-object-count", usage.versions), ("x-rgw-bytes-used", usage.bytes)] {
         response.headers.insert(name, value.into());
@@ -210,7 +214,10 @@ pub async fn list_buckets(service: &Service, req: Req<ListBucketsInput>) -> Answ
     }))
 }
 
-pub async fn get_bucket_location(service: &Service, req: Req<GetBucketLocationInput>) -> Answer<GetBucketLocationOutput> {
+pub async fn get_bucket_location(
+    service: &Service,
+    req: Req<GetBucketLocationInput>,
+) -> Answer<GetBucketLocationOutput> {
     let view = service.engine.read().map_err(Fault::from)?;
     let bucket = view.bucket(&req.input.bucket)?;
     let constraint = bucket.location.filter(|name| *name != "us-east-1").map(BucketLocationConstraint::from);

@@ -8,7 +8,9 @@ use crate::fault::{Fault, Result};
 use crate::record::bucket::Settings;
 use crate::record::{Bucket, Versioning};
 use crate::service::{Records, Service, put_bucket};
-use crate::setting::{check_cors, check_encryption, check_lifecycle, check_logging, check_notification, check_website};
+use crate::setting::{
+    check_cors, check_encryption, check_lifecycle, check_logging, check_notification, check_website,
+};
 
 /// Changes a bucket's record in one step.
 pub(super) async fn change(
@@ -25,7 +27,11 @@ pub(super) async fn change(
     write.await
 }
 
-async fn set(service: &Service, name: String, set: impl FnOnce(&mut Settings) + Send + 'static) -> Result<()> {
+async fn set(
+    service: &Service,
+    name: String,
+    set: impl FnOnce(&mut Settings) + Send + 'static,
+) -> Result<()> {
     change(service, name, |bucket| {
         set(&mut bucket.settings);
         Ok(())
@@ -44,8 +50,9 @@ fn absent(code: S3ErrorCode, what: &'static str) -> Fault {
 
 pub async fn get_bucket_cors(service: &Service, req: Req<GetBucketCorsInput>) -> Answer<GetBucketCorsOutput> {
     let cors = look(service, &req.input.bucket)?.settings.cors;
-    let cors = cors
-        .ok_or_else(|| absent(S3ErrorCode::NoSuchCORSConfiguration, "The CORS configuration does not exist"))?;
+    let cors = cors.ok_or_else(|| {
+        absent(S3ErrorCode::NoSuchCORSConfiguration, "The CORS configuration does not exist")
+    })?;
     Ok(S3Response::new(GetBucketCorsOutput { cors_rules: Some(cors.cors_rules) }))
 }
 
@@ -56,7 +63,10 @@ pub async fn put_bucket_cors(service: &Service, req: Req<PutBucketCorsInput>) ->
     Ok(S3Response::new(PutBucketCorsOutput {}))
 }
 
-pub async fn delete_bucket_cors(service: &Service, req: Req<DeleteBucketCorsInput>) -> Answer<DeleteBucketCorsOutput> {
+pub async fn delete_bucket_cors(
+    service: &Service,
+    req: Req<DeleteBucketCorsInput>,
+) -> Answer<DeleteBucketCorsOutput> {
     set(service, req.input.bucket, |settings| settings.cors = None).await?;
     Ok(S3Response::new(DeleteBucketCorsOutput {}))
 }
@@ -93,11 +103,14 @@ pub async fn delete_bucket_lifecycle(
     Ok(S3Response::new(DeleteBucketLifecycleOutput {}))
 }
 
-pub async fn get_bucket_website(service: &Service, req: Req<GetBucketWebsiteInput>) -> Answer<GetBucketWebsiteOutput> {
+pub async fn get_bucket_website(
+    service: &Service,
+    req: Req<GetBucketWebsiteInput>,
+) -> Answer<GetBucketWebsiteOutput> {
     let website = look(service, &req.input.bucket)?.settings.website;
     let code = S3ErrorCode::NoSuchWebsiteConfiguration;
-    let website = website
-        .ok_or_else(|| absent(code, "The specified bucket does not have a website configuration"))?;
+    let website =
+        website.ok_or_else(|| absent(code, "The specified bucket does not have a website configuration"))?;
     Ok(S3Response::new(GetBucketWebsiteOutput {
         error_document: website.error_document,
         index_document: website.index_document,
@@ -106,7 +119,10 @@ pub async fn get_bucket_website(service: &Service, req: Req<GetBucketWebsiteInpu
     }))
 }
 
-pub async fn put_bucket_website(service: &Service, req: Req<PutBucketWebsiteInput>) -> Answer<PutBucketWebsiteOutput> {
+pub async fn put_bucket_website(
+    service: &Service,
+    req: Req<PutBucketWebsiteInput>,
+) -> Answer<PutBucketWebsiteOutput> {
     let website = req.input.website_configuration;
     check_website(&website)?;
     set(service, req.input.bucket, |settings| settings.website = Some(website)).await?;
@@ -121,13 +137,19 @@ pub async fn delete_bucket_website(
     Ok(S3Response::new(DeleteBucketWebsiteOutput {}))
 }
 
-pub async fn get_bucket_logging(service: &Service, req: Req<GetBucketLoggingInput>) -> Answer<GetBucketLoggingOutput> {
+pub async fn get_bucket_logging(
+    service: &Service,
+    req: Req<GetBucketLoggingInput>,
+) -> Answer<GetBucketLoggingOutput> {
     let logging = look(service, &req.input.bucket)?.settings.logging;
     let enabled = logging.and_then(|status| status.logging_enabled);
     Ok(S3Response::new(GetBucketLoggingOutput { logging_enabled: enabled }))
 }
 
-pub async fn put_bucket_logging(service: &Service, req: Req<PutBucketLoggingInput>) -> Answer<PutBucketLoggingOutput> {
+pub async fn put_bucket_logging(
+    service: &Service,
+    req: Req<PutBucketLoggingInput>,
+) -> Answer<PutBucketLoggingOutput> {
     let status = req.input.bucket_logging_status;
     let name = req.input.bucket;
     let write = service.engine.write(move |tx| -> Result<()> {
@@ -172,8 +194,8 @@ pub async fn get_bucket_encryption(
 ) -> Answer<GetBucketEncryptionOutput> {
     let encryption = look(service, &req.input.bucket)?.settings.encryption;
     let code = S3ErrorCode::ServerSideEncryptionConfigurationNotFoundError;
-    let kept = encryption
-        .ok_or_else(|| absent(code, "The server side encryption configuration was not found"))?;
+    let kept =
+        encryption.ok_or_else(|| absent(code, "The server side encryption configuration was not found"))?;
     Ok(S3Response::new(GetBucketEncryptionOutput { server_side_encryption_configuration: Some(kept) }))
 }
 
@@ -250,7 +272,9 @@ pub async fn put_bucket_request_payment(
 ) -> Answer<PutBucketRequestPaymentOutput> {
     let ask = req.input.request_payment_configuration;
     if ![Payer::BUCKET_OWNER, Payer::REQUESTER].contains(&ask.payer.as_str()) {
-        return Err(Fault::new(S3ErrorCode::MalformedXML, "The payer must be BucketOwner or Requester").into());
+        return Err(
+            Fault::new(S3ErrorCode::MalformedXML, "The payer must be BucketOwner or Requester").into()
+        );
     }
     set(service, req.input.bucket, |settings| settings.payer = Some(ask)).await?;
     Ok(S3Response::new(PutBucketRequestPaymentOutput {}))

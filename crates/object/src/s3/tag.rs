@@ -11,13 +11,19 @@ use crate::service::{Records, Service};
 use crate::tag::{self, BUCKET_TAGS_MAX, OBJECT_TAGS_MAX, Tags};
 use crate::version;
 
-pub async fn get_bucket_tagging(service: &Service, req: Req<GetBucketTaggingInput>) -> Answer<GetBucketTaggingOutput> {
+pub async fn get_bucket_tagging(
+    service: &Service,
+    req: Req<GetBucketTaggingInput>,
+) -> Answer<GetBucketTaggingOutput> {
     let tags = look(service, &req.input.bucket)?.settings.tags;
     let tag_set = tags.ok_or_else(|| Fault::new(S3ErrorCode::NoSuchTagSet, "The TagSet does not exist"))?;
     Ok(S3Response::new(GetBucketTaggingOutput { tag_set }))
 }
 
-pub async fn put_bucket_tagging(service: &Service, req: Req<PutBucketTaggingInput>) -> Answer<PutBucketTaggingOutput> {
+pub async fn put_bucket_tagging(
+    service: &Service,
+    req: Req<PutBucketTaggingInput>,
+) -> Answer<PutBucketTaggingOutput> {
     let tags = tag::from_dto(req.input.tagging.tag_set, BUCKET_TAGS_MAX)?;
     change(service, req.input.bucket, move |bucket| {
         bucket.settings.tags = Some(tag::to_dto(&tags));
@@ -39,7 +45,10 @@ pub async fn delete_bucket_tagging(
     Ok(S3Response::new(DeleteBucketTaggingOutput {}))
 }
 
-pub async fn get_object_tagging(service: &Service, req: Req<GetObjectTaggingInput>) -> Answer<GetObjectTaggingOutput> {
+pub async fn get_object_tagging(
+    service: &Service,
+    req: Req<GetObjectTaggingInput>,
+) -> Answer<GetObjectTaggingOutput> {
     let ask = req.input;
     let view = service.engine.read().map_err(Fault::from)?;
     let bucket = view.bucket(&ask.bucket)?;
@@ -48,7 +57,10 @@ pub async fn get_object_tagging(service: &Service, req: Req<GetObjectTaggingInpu
     Ok(S3Response::new(GetObjectTaggingOutput { tag_set: tag::to_dto(&found.tags), version_id }))
 }
 
-pub async fn put_object_tagging(service: &Service, req: Req<PutObjectTaggingInput>) -> Answer<PutObjectTaggingOutput> {
+pub async fn put_object_tagging(
+    service: &Service,
+    req: Req<PutObjectTaggingInput>,
+) -> Answer<PutObjectTaggingOutput> {
     let ask = req.input;
     let tags = tag::from_dto(ask.tagging.tag_set, OBJECT_TAGS_MAX)?;
     let version_id = set(service, ask.bucket, ask.key, ask.version_id, tags).await?;
@@ -64,7 +76,13 @@ pub async fn delete_object_tagging(
     Ok(S3Response::new(DeleteObjectTaggingOutput { version_id }))
 }
 
-async fn set(service: &Service, bucket: String, key: String, id: Option<String>, tags: Tags) -> Result<Option<String>> {
+async fn set(
+    service: &Service,
+    bucket: String,
+    key: String,
+    id: Option<String>,
+    tags: Tags,
+) -> Result<Option<String>> {
     let write = service.engine.write(move |tx| -> Result<Option<String>> {
         let bucket = tx.bucket(&bucket)?;
         version::edit(tx, &bucket, &key, id.as_deref(), |version| {

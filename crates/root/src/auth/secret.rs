@@ -129,7 +129,8 @@ impl MasterKey {
     pub fn seal(&self, context: &str, plain: &[u8]) -> String {
         let nonce: [u8; NONCE_BYTES] = rand::random();
         let payload = aes_gcm::aead::Payload { msg: plain, aad: context.as_bytes() };
-        let sealed = self.cipher.encrypt(&Nonce::from(nonce), payload).expect("the text is far below the limit");
+        let sealed =
+            self.cipher.encrypt(&Nonce::from(nonce), payload).expect("the text is far below the limit");
         let mut out = nonce.to_vec();
         out.extend_from_slice(&sealed);
         STANDARD_NO_PAD.encode(out)

@@ -57,7 +57,8 @@ fn email_free(cloud: &Cloud, email: Option<&str>, of: Option<&UserId>) -> Result
         return Err(Error::invalid("this is not an e-mail address").at("email"));
     }
     let snapshot = cloud.state.snapshot();
-    let taken = snapshot.users.values().any(|user| user.email.as_deref() == Some(email) && of != Some(&user.id));
+    let taken =
+        snapshot.users.values().any(|user| user.email.as_deref() == Some(email) && of != Some(&user.id));
     if taken {
         return Err(Error::conflict("another user has this e-mail address").at("email"));
     }
