@@ -79,6 +79,7 @@ impl Terms {
             },
             blobs: Vec::new(),
             multipart: false,
+            upload: None,
             headers: self.headers,
             metadata: self.metadata,
             tags: self.tags,

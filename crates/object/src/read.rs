@@ -178,6 +178,7 @@ mod tests {
             },
             blobs: blobs.collect(),
             multipart,
+            upload: None,
             headers: Vec::new(),
             metadata: Vec::new(),
             tags: Vec::new(),

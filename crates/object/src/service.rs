@@ -1,5 +1,6 @@
 //! What every operation needs.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use s3s::{S3Error, S3Request, s3_error};
@@ -48,6 +49,9 @@ impl Caller {
 pub trait Records {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
+    /// Calls `each` with keys and values of a range in order until it answers `false`.
+    fn each(&self, range: Range<Vec<u8>>, each: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()>;
+
     /// The bucket, or `NoSuchBucket`.
     fn bucket(&self, name: &str) -> Result<Bucket> {
         let bytes = self.record(&key::bucket(name))?.ok_or_else(|| {
@@ -62,11 +66,19 @@ impl Records for View {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.get(key)?)
     }
+
+    fn each(&self, range: Range<Vec<u8>>, each: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        Ok(self.scan(range, each)?)
+    }
 }
 
 impl Records for Tx<'_> {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.get(key)?)
+    }
+
+    fn each(&self, range: Range<Vec<u8>>, each: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        Ok(self.scan(range, each)?)
     }
 }
 

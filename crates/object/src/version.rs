@@ -363,6 +363,7 @@ fn marker(owner: &Account) -> Version {
         },
         blobs: Vec::new(),
         multipart: false,
+        upload: None,
         headers: Vec::new(),
         metadata: Vec::new(),
         tags: Vec::new(),

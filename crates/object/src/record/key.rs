@@ -108,6 +108,13 @@ pub fn part(bucket: u32, upload: &str, number: u16) -> Vec<u8> {
     key
 }
 
+/// All parts of an upload.
+pub fn parts(bucket: u32, upload: &str) -> Range<Vec<u8>> {
+    let mut key = part(bucket, upload, 0);
+    key.truncate(key.len() - 2);
+    under(key)
+}
+
 /// Everything that begins with `prefix`.
 pub fn under(prefix: Vec<u8>) -> Range<Vec<u8>> {
     let mut end = prefix.clone();

@@ -15,6 +15,8 @@ pub struct Version {
     pub blobs: Vec<Blob>,
     /// Whether it came by a multipart upload; then `blobs` are its parts.
     pub multipart: bool,
+    /// The upload that made it, so that a repeated completion is known. Copies have none.
+    pub upload: Option<String>,
     /// Content-Type and the other system headers, lower-case names, as given.
     pub headers: Vec<(String, String)>,
     /// `x-amz-meta-` names without the prefix, lower case.
