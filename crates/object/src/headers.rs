@@ -11,10 +11,6 @@ use crate::record::{Acl, Checksum, Hold, Retention, Seal, Version};
 
 /// The most bytes of names and values of user metadata.
 pub const METADATA_MAX: usize = 2 * 1024;
-/// The most tags of an object.
-pub const TAGS_MAX: usize = 10;
-const TAG_KEY_MAX: usize = 128;
-const TAG_VALUE_MAX: usize = 256;
 /// What an object is if nobody says.
 pub const CONTENT_TYPE: &str = "binary/octet-stream";
 
@@ -147,56 +143,11 @@ fn user(metadata: Option<dto::Metadata>) -> Result<Vec<(String, String)>> {
     Ok(kept)
 }
 
-/// The tags of an `x-amz-tagging` header, sorted by key.
-pub fn tags(header: &str) -> Result<Vec<(String, String)>> {
-    let mut tags = Vec::new();
-    for pair in header.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        tags.push((decode(key)?, decode(value)?));
-    }
+/// Those of the header, by key.
+fn tags(header: &str) -> Result<Vec<(String, String)>> {
+    let mut tags = crate::tag::from_query(header)?;
     tags.sort();
-    check_tags(&tags)?;
     Ok(tags)
-}
-
-/// Refuses tags that S3 does not allow on an object.
-pub fn check_tags(tags: &[(String, String)]) -> Result<()> {
-    let bad = |message: &'static str| Err(Fault::new(S3ErrorCode::InvalidTag, message));
-    if tags.len() > TAGS_MAX {
-        return bad("Object tags cannot be greater than 10");
-    }
-    for (key, value) in tags {
-        if key.is_empty() || key.chars().count() > TAG_KEY_MAX {
-            return bad("The TagKey you have provided is invalid");
-        }
-        if value.chars().count() > TAG_VALUE_MAX {
-            return bad("The TagValue you have provided is invalid");
-        }
-        if tags.iter().filter(|(other, _)| other == key).count() > 1 {
-            return bad("Cannot provide multiple Tags with the same key");
-        }
-    }
-    Ok(())
-}
-
-/// Text of a form: `+` is a space, `%41` a byte.
-fn decode(text: &str) -> Result<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        match first {
-            b'+' => bytes.push(b' '),
-            b'%' => {
-                let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-                let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                bytes.push(byte.ok_or_else(|| argument("The tags are not encoded as in a URL".into()))?);
-                rest = &rest[2..];
-            }
-            other => bytes.push(*other),
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| argument("The tags are not UTF-8".into()))
 }
 
 /// `None` is the usual class.
@@ -227,7 +178,7 @@ fn retention(headers: &HeaderMap) -> Result<Option<Retention>> {
     };
     let until = Timestamp::parse(TimestampFormat::DateTime, until)
         .map_err(|_| argument("The retain until date must be provided in ISO 8601 format".into()))?;
-    let until = milliseconds(until);
+    let until = crate::time::millis(&until);
     if until <= jiff::Timestamp::now().as_millisecond() {
         return Err(argument("The retain until date must be in the future!".into()));
     }
@@ -241,18 +192,6 @@ fn hold(headers: &HeaderMap) -> Result<Hold> {
         Some("OFF") => Ok(Hold::Off),
         Some(_) => Err(argument("Legal Hold must be either of 'ON' or 'OFF'".into())),
     }
-}
-
-/// Milliseconds since 1970.
-pub fn milliseconds(at: Timestamp) -> i64 {
-    let nanos = time::OffsetDateTime::from(at).unix_timestamp_nanos();
-    i64::try_from(nanos.div_euclid(1_000_000)).unwrap_or(i64::MAX)
-}
-
-/// For answers. Times that no calendar has become the last one that it has.
-pub fn timestamp(milliseconds: i64) -> Timestamp {
-    let at = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(milliseconds) * 1_000_000);
-    at.unwrap_or(time::PrimitiveDateTime::MAX.assume_utc()).into()
 }
 
 fn argument(message: String) -> Fault {
@@ -276,17 +215,6 @@ mod tests {
         check("gzip, aws-chunked", Some("gzip"));
         check("deflate, gzip", Some("deflate, gzip"));
         check("aws-chunked", None);
-    }
-
-    #[test]
-    fn tags_are_those_of_a_query() {
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        assert_eq!(tags("foo=b+r%21&bar").unwrap(), [pair("bar", ""), pair("foo", "b r!")]);
-        for bad in ["a=1&a=2", "=x", "a=%zz", "a=%4", "a=%ff", "0&1&2&3&4&5&6&7&8&9&10"] {
-            assert!(tags(bad).is_err(), "{bad}");
-        }
-        assert!(tags(&"k".repeat(129)).is_err());
-        assert!(tags(&format!("k={}", "v".repeat(257))).is_err());
     }
 
     #[test]

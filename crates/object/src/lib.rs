@@ -26,6 +26,7 @@ pub mod condition;
 pub mod config;
 pub mod engine;
 pub mod fault;
+pub mod form;
 pub mod headers;
 pub mod http;
 pub mod identity;

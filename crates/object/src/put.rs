@@ -120,7 +120,7 @@ where
             "Your socket connection to the server was not read from or written to within the timeout period.",
         )
     })?;
-    piece.transpose().map_err(|error| broken(&error))
+    piece.transpose().map_err(broken)
 }
 
 /// The value the body must have, from its header or its trailer.
@@ -214,7 +214,11 @@ fn bad_digest() -> Fault {
 }
 
 /// Why a body ended early. The library gives its errors no public type, so their text is asked.
-fn broken(error: &StdError) -> Fault {
+fn broken(error: StdError) -> Fault {
+    let error = match error.downcast::<Fault>() {
+        Ok(fault) => return *fault,
+        Err(error) => error,
+    };
     if let Some(fault) = error.downcast_ref::<crate::engine::EngineError>() {
         tracing::error!(error = %fault, "the bytes to copy cannot be read");
         return Fault::new(S3ErrorCode::InternalError, "We encountered an internal error. Please try again.");

@@ -8,9 +8,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
-use s3s::S3ErrorCode;
-use s3s::dto;
 use s3s::stream::{ByteStream, RemainingLength};
+use s3s::{S3ErrorCode, StdError, dto};
 
 use crate::engine::{BlobId, Engine, EngineError, SealKey};
 use crate::fault::{Fault, Result};
@@ -117,34 +116,41 @@ fn pieces(version: &Version, range: Range<u64>) -> Vec<(BlobId, Range<u64>)> {
 
 /// Wraps a stream for an answer of known length.
 pub fn body(stream: BoxStream<'static, Result<Bytes, EngineError>>, length: u64) -> dto::StreamingBlob {
-    dto::StreamingBlob::new(Body { stream: Mutex::new(stream), left: length })
+    let stream = stream.map_err(|error| {
+        tracing::error!(%error, "an answer breaks off");
+        StdError::from(error)
+    });
+    dto::StreamingBlob::new(Body { stream: Mutex::new(stream.boxed()), left: Some(length) })
 }
 
-/// Answers must be `Sync`; the lock is never contended since it is only reached by `&mut`.
+/// Wraps a stream of unknown length.
+pub fn shared(stream: BoxStream<'static, Result<Bytes, StdError>>) -> dto::StreamingBlob {
+    dto::StreamingBlob::new(Body { stream: Mutex::new(stream), left: None })
+}
+
+/// Bodies must be `Sync`; the lock is never contended since it is only reached by `&mut`.
 struct Body {
-    stream: Mutex<BoxStream<'static, Result<Bytes, EngineError>>>,
-    left: u64,
+    stream: Mutex<BoxStream<'static, Result<Bytes, StdError>>>,
+    left: Option<u64>,
 }
 
 impl Stream for Body {
-    type Item = Result<Bytes, s3s::StdError>;
+    type Item = Result<Bytes, StdError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = self.stream.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         let polled = stream.poll_next_unpin(context);
-        if let Poll::Ready(Some(piece)) = &polled {
-            match piece {
-                Ok(bytes) => self.left = self.left.saturating_sub(bytes.len() as u64),
-                Err(error) => tracing::error!(%error, "an answer breaks off"),
-            }
+        if let (Poll::Ready(Some(Ok(bytes))), Some(left)) = (&polled, &mut self.left) {
+            *left = left.saturating_sub(bytes.len() as u64);
         }
-        polled.map(|piece| piece.map(|piece| piece.map_err(Into::into)))
+        polled
     }
 }
 
 impl ByteStream for Body {
     fn remaining_length(&self) -> RemainingLength {
-        usize::try_from(self.left).map_or_else(|_| RemainingLength::unknown(), RemainingLength::new_exact)
+        let left = self.left.and_then(|left| usize::try_from(left).ok());
+        left.map_or_else(RemainingLength::unknown, RemainingLength::new_exact)
     }
 }
 

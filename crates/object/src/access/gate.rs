@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use async_trait::async_trait;
-use http::{HeaderMap, Uri};
+use http::{Extensions, HeaderMap, Uri};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::{CopySource, PostObjectInput, PutObjectTaggingInput};
 use s3s::path::S3Path;
@@ -35,6 +35,21 @@ impl Gate {
         Self { service }
     }
 
+    /// Who signed with this key, and from where.
+    pub async fn caller(&self, access_key: Option<&str>, extensions: &Extensions) -> S3Result<Caller> {
+        let principal = match access_key {
+            Some(access_key) => Some(self.principal(access_key).await?),
+            None => None,
+        };
+        let peer = extensions.get::<Peer>().copied();
+        Ok(Caller {
+            principal,
+            address: peer.map(|peer| peer.address),
+            secure: peer.is_some_and(|peer| peer.secure),
+            narrowed: None,
+        })
+    }
+
     async fn principal(&self, access_key: &str) -> S3Result<Principal> {
         let key = self.service.identity.key(access_key).await;
         key.map(|key| key.principal).ok_or_else(|| s3_error!(InvalidAccessKeyId))
@@ -44,17 +59,8 @@ impl Gate {
 #[async_trait]
 impl S3Access for Gate {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
-        let principal = match cx.credentials() {
-            Some(credentials) => Some(self.principal(&credentials.access_key).await?),
-            None => None,
-        };
-        let peer = cx.extensions_mut().get::<Peer>().copied();
-        let caller = Caller {
-            principal,
-            address: peer.map(|peer| peer.address),
-            secure: peer.is_some_and(|peer| peer.secure),
-            narrowed: None,
-        };
+        let access_key = cx.credentials().map(|credentials| credentials.access_key.clone());
+        let caller = self.caller(access_key.as_deref(), cx.extensions_mut()).await?;
         let asked = Request { service: &self.service, caller: &caller, uri: cx.uri(), headers: cx.headers() };
         match cx.s3_path() {
             S3Path::Root => asked.of_account(cx.s3_op().name()),

@@ -21,6 +21,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::Gate;
+use crate::form;
 use crate::service::Service;
 
 /// Connections served at once; more wait in the listener's queue.
@@ -51,6 +53,7 @@ struct Edge {
     service: Service,
     hosts: host::Hosts,
     s3: S3Service,
+    gate: Gate,
 }
 
 impl Server {
@@ -62,12 +65,13 @@ impl Server {
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         builder.set_host(host::Hosts::new(&service.config.domains));
         builder.set_auth(crate::access::Auth::new(service.identity.clone()));
-        builder.set_access(crate::access::Gate::new(service.clone()));
+        builder.set_access(Gate::new(service.clone()));
         Ok(Self {
             listener,
             edge: Arc::new(Edge {
                 hosts: host::Hosts::new(&service.config.domains),
                 s3: builder.build(),
+                gate: Gate::new(service.clone()),
                 service,
             }),
         })
@@ -141,7 +145,10 @@ impl Edge {
                 "BadRequest",
                 "Insufficient information. Origin request header needed.",
             ),
-            _ => self.s3.call(req).await?,
+            _ => match self.form_bucket(&req) {
+                Some(bucket) => form::post(&self.service, &self.gate, &bucket, req).await,
+                None => self.s3.call(req).await?,
+            },
         };
         if let (Some(origin), Some(bucket)) = (&origin, &bucket) {
             cors::mark(&self.service, bucket, origin, response.headers_mut());
@@ -152,13 +159,24 @@ impl Edge {
         Ok(response)
     }
 
+    /// The bucket that a form is posted to. The library would hold its file in memory.
+    fn form_bucket(&self, req: &Request<Body>) -> Option<String> {
+        let by_host = self.host_bucket(req);
+        let path = req.uri().path().trim_start_matches('/');
+        let key = if by_host.is_some() { path } else { path.split_once('/').map_or("", |(_, key)| key) };
+        form::is_form(req, !key.is_empty()).then(|| self.bucket_of(req)).flatten()
+    }
+
     /// The bucket by host name or by the first step of the path.
     fn bucket_of(&self, req: &Request<Body>) -> Option<String> {
+        self.host_bucket(req).or_else(|| {
+            let first = req.uri().path().strip_prefix('/')?.split('/').next()?;
+            (!first.is_empty()).then(|| first.to_owned())
+        })
+    }
+
+    fn host_bucket(&self, req: &Request<Body>) -> Option<String> {
         let host = req.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
-        if let Some(bucket) = host.and_then(|host| self.hosts.bucket(host)) {
-            return Some(bucket.to_ascii_lowercase());
-        }
-        let first = req.uri().path().strip_prefix('/')?.split('/').next()?;
-        (!first.is_empty()).then(|| first.to_owned())
+        host.and_then(|host| self.hosts.bucket(host)).map(str::to_ascii_lowercase)
     }
 }

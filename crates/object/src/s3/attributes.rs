@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::record::Version;
 use crate::seal::{self, CustomerKey};
 use crate::service::{Records, Service};
-use crate::{checksum, headers, version};
+use crate::{checksum, time, version};
 
 /// The most parts in one answer.
 const PARTS_MAX: usize = 1000;
@@ -36,7 +36,7 @@ pub async fn get_object_attributes(
         checksum: (wants(ObjectAttributes::CHECKSUM) && found.checksum.is_some())
             .then(|| checksum::shown(found.checksum.as_ref())),
         e_tag: wants(ObjectAttributes::ETAG).then(|| ETag::Strong(found.head.etag.clone())),
-        last_modified: Some(headers::timestamp(found.head.modified)),
+        last_modified: Some(time::timestamp(found.head.modified)),
         object_parts: (wants(ObjectAttributes::OBJECT_PARTS) && found.multipart)
             .then(|| parts(&found, input.part_number_marker, input.max_parts)),
         object_size: wants(ObjectAttributes::OBJECT_SIZE).then(|| signed(found.head.size)),

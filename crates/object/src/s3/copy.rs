@@ -17,7 +17,7 @@ use crate::record::version::Head;
 use crate::record::{self, Blob, Bucket, Version};
 use crate::seal::{self, CustomerKey, Sealing, Wish};
 use crate::service::{Caller, Records, Service};
-use crate::{read, version};
+use crate::{read, time, version};
 
 /// How often a copy starts over when its source changes under it.
 const TRIES: usize = 8;
@@ -43,7 +43,7 @@ pub async fn copy_object(service: &Service, mut req: Req<CopyObjectInput>) -> An
         if let Some((head, id)) = source.store(service, bytes, new, target, condition.clone(), quota).await? {
             return Ok(S3Response::new(CopyObjectOutput {
                 copy_object_result: answer.copy_object_result.map(|result| CopyObjectResult {
-                    last_modified: Some(headers::timestamp(head.modified)),
+                    last_modified: Some(time::timestamp(head.modified)),
                     ..result
                 }),
                 version_id: id,

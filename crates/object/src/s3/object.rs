@@ -6,6 +6,7 @@ use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Response};
 
 use super::{Answer, Req};
+use crate::access::ownership;
 use crate::condition::{Reading, Verdict, Writing};
 use crate::fault::{Fault, Result};
 use crate::headers::{self, Terms};
@@ -16,6 +17,7 @@ use crate::record::version::Head;
 use crate::record::{Acl, Blob, Bucket, Hold, Version, Versioning};
 use crate::seal::{self, CustomerKey, Wish};
 use crate::service::{Caller, Records, Service};
+use crate::time::timestamp;
 use crate::{checksum, version};
 
 pub async fn put_object(service: &Service, mut req: Req<PutObjectInput>) -> Answer<PutObjectOutput> {
@@ -87,13 +89,15 @@ fn wish(input: &mut PutObjectInput) -> Result<Wish> {
 
 /// Who owns a new object, and who else may use it.
 pub(super) async fn owned(
-    _service: &Service,
+    service: &Service,
     caller: &Caller,
     bucket: &Bucket,
-    _headers: &HeaderMap,
+    headers: &HeaderMap,
 ) -> Result<(Account, Option<Acl>)> {
-    let account = caller.principal.as_ref().map_or(&bucket.owner, |principal| &principal.account);
-    Ok((account.clone(), None))
+    let (owner, acl) = ownership::of_upload(service, caller, bucket, headers, None).await?;
+    // The list that says nothing more than the owner does is not kept.
+    let acl = Some(acl).filter(|acl| *acl != Acl::private(&owner));
+    Ok((owner, acl))
 }
 
 /// Writes name the version they made where the bucket keeps every one.
@@ -211,7 +215,7 @@ fn not_modified(head: &Head) -> S3Error {
         answer.insert(ETAG, value);
     }
     let mut date = Vec::new();
-    if headers::timestamp(head.modified).format(TimestampFormat::HttpDate, &mut date).is_ok()
+    if timestamp(head.modified).format(TimestampFormat::HttpDate, &mut date).is_ok()
         && let Ok(value) = HeaderValue::from_bytes(&date)
     {
         answer.insert(LAST_MODIFIED, value);
@@ -250,7 +254,7 @@ impl Found {
             e_tag: Some(ETag::Strong(version.head.etag.clone())),
             expires: system("expires")
                 .and_then(|date| Timestamp::parse(TimestampFormat::HttpDate, &date).ok()),
-            last_modified: Some(headers::timestamp(version.head.modified)),
+            last_modified: Some(timestamp(version.head.modified)),
             metadata: ascii_metadata(version),
             object_lock_legal_hold_status: match version.hold {
                 Hold::Unset => None,
@@ -267,7 +271,7 @@ impl Found {
             object_lock_retain_until_date: version
                 .retention
                 .as_ref()
-                .map(|retention| headers::timestamp(retention.until)),
+                .map(|retention| timestamp(retention.until)),
             parts_count: self.slice.part.map(|_| count(version.blobs.len())),
             sse_customer_algorithm: sealed.customer_algorithm,
             sse_customer_key_md5: sealed.customer_md5,
