@@ -19,6 +19,10 @@ pub struct Config {
     pub locations: Vec<String>,
     /// How long a day lasts for lifecycle rules. Shorter ones are for tests.
     pub day: Duration,
+    /// Domains under which buckets are websites (`bucket.DOMAIN`).
+    pub website_domains: Vec<String>,
+    /// How often access logs are written.
+    pub log_every: Duration,
     /// How often lifecycle, reclaim and the like look for work.
     pub tick: Duration,
 }
@@ -38,6 +42,8 @@ impl Config {
             region: "us-east-1".into(),
             locations: Vec::new(),
             day: Duration::from_secs(24 * 60 * 60),
+            website_domains: Vec::new(),
+            log_every: Duration::from_secs(60),
             tick: Duration::from_secs(60),
         }
     }

@@ -33,6 +33,7 @@ pub mod identity;
 pub mod lifecycle;
 pub mod listing;
 pub mod lock;
+mod log;
 mod notify;
 pub mod put;
 pub mod read;
@@ -44,6 +45,7 @@ mod setting;
 pub mod store;
 mod tag;
 mod time;
+mod trace;
 pub mod version;
 
 pub use config::Config;

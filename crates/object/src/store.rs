@@ -11,8 +11,9 @@ use crate::config::Config;
 use crate::engine::{Engine, EngineConfig};
 use crate::http::Server;
 use crate::identity::Identity;
-use crate::lifecycle;
+use crate::log::Log;
 use crate::service::Service;
+use crate::{lifecycle, notify};
 
 /// Runs until [`Store::stop`].
 pub struct Store {
@@ -35,15 +36,18 @@ impl Store {
         })?;
         let listen = config.listen;
         let service = Service { engine, identity, config: Arc::new(config) };
-        let server = Server::bind(service.clone()).await.map_err(|error| {
+        let stop = CancellationToken::new();
+        let (log, logging) = Log::new(service.clone(), stop.clone());
+        let server = Server::bind(service.clone(), log).await.map_err(|error| {
             Error::invalid(format!("S3 cannot listen on {listen}: {error}"))
                 .hint("choose another address for S3, or stop what holds this one")
         })?;
         let address = server.address()?;
-        let stop = CancellationToken::new();
         let tasks = vec![
             tokio::spawn(server.run(stop.clone())),
             tokio::spawn(lifecycle::run(service.clone(), stop.clone())),
+            tokio::spawn(notify::run(service.clone(), stop.clone())),
+            tokio::spawn(logging),
         ];
         Ok(Self { service, address, stop, tasks })
     }

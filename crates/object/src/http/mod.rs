@@ -2,14 +2,15 @@
 
 mod cors;
 mod host;
+mod website;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -21,9 +22,15 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+<<<<<<< HEAD
 use crate::access::Gate;
 use crate::form;
+=======
+use crate::access::Peer;
+use crate::log::{Line, Log};
+>>>>>>> 08f56fc (Tell webhooks, log accesses and serve websites)
 use crate::service::Service;
+use crate::trace::Trace;
 
 /// Connections served at once; more wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 4096;
@@ -36,13 +43,6 @@ const XML_MAX: usize = 2 << 20;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
-/// Where a request comes from, as its connection says.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer {
-    pub address: IpAddr,
-    pub secure: bool,
-}
-
 /// A listener that is bound but not served yet.
 pub struct Server {
     listener: TcpListener,
@@ -52,12 +52,17 @@ pub struct Server {
 struct Edge {
     service: Service,
     hosts: host::Hosts,
+    websites: host::Hosts,
     s3: S3Service,
+<<<<<<< HEAD
     gate: Gate,
+=======
+    log: Log,
+>>>>>>> 08f56fc (Tell webhooks, log accesses and serve websites)
 }
 
 impl Server {
-    pub async fn bind(service: Service) -> io::Result<Self> {
+    pub async fn bind(service: Service, log: Log) -> io::Result<Self> {
         let listener = TcpListener::bind(service.config.listen).await?;
         let mut config = S3Config::default();
         config.xml_max_body_size = XML_MAX;
@@ -134,12 +139,49 @@ impl Server {
 
 impl Edge {
     async fn handle(&self, req: Request<Incoming>, peer: Peer) -> Result<HttpResponse, HttpError> {
+        let started = Instant::now();
         let mut req = req.map(Body::from);
+        let trace = Trace::default();
         req.extensions_mut().insert(peer);
+        req.extensions_mut().insert(trace.clone());
+        let text = |name: HeaderName| {
+            let value = req.headers().get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or("-").to_owned()
+        };
+        let request_id = format!("{:016X}", rand::random::<u64>());
+        let mut line = Line {
+            trace,
+            method: req.method().to_string(),
+            uri: req.uri().to_string(),
+            status: 0,
+            sent: None,
+            took: Duration::ZERO,
+            request_id: request_id.clone(),
+            referrer: text(http::header::REFERER),
+            agent: text(http::header::USER_AGENT),
+        };
+        let mut response = self.answer(req).await?;
+        let headers = response.headers_mut();
+        headers.insert(REQUEST_ID, HeaderValue::from_str(&request_id).expect("hex is a header value"));
+        headers.insert(http::header::SERVER, HeaderValue::from_static("banyan"));
+        line.status = response.status().as_u16();
+        line.sent = response.body().size_hint().exact();
+        line.took = started.elapsed();
+        self.log.note(line);
+        Ok(response)
+    }
+
+    async fn answer(&self, req: Request<Body>) -> Result<HttpResponse, HttpError> {
+        let host = req.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
+        if let Some(bucket) = host.and_then(|host| self.websites.bucket(host)) {
+            let bucket = bucket.to_ascii_lowercase();
+            return website::serve(&self.service, &self.s3, &bucket, req).await;
+        }
         let origin = cors::Origin::of(&req);
         let bucket = origin.as_ref().and_then(|_| self.bucket_of(&req));
         let mut response = match (&origin, req.method()) {
             (Some(origin), &Method::OPTIONS) => cors::preflight(&self.service, bucket.as_deref(), origin),
+<<<<<<< HEAD
             (None, &Method::OPTIONS) => cors::refused(
                 StatusCode::BAD_REQUEST,
                 "BadRequest",
@@ -149,13 +191,17 @@ impl Edge {
                 Some(bucket) => form::post(&self.service, &self.gate, &bucket, req).await,
                 None => self.s3.call(req).await?,
             },
+=======
+            (None, &Method::OPTIONS) => {
+                let why = "Insufficient information. Origin request header needed.";
+                cors::refused(StatusCode::BAD_REQUEST, "BadRequest", why)
+            }
+            _ => self.s3.call(req).await?,
+>>>>>>> 08f56fc (Tell webhooks, log accesses and serve websites)
         };
         if let (Some(origin), Some(bucket)) = (&origin, &bucket) {
             cors::mark(&self.service, bucket, origin, response.headers_mut());
         }
-        let id = format!("{:016X}", rand::random::<u64>());
-        response.headers_mut().insert(REQUEST_ID, HeaderValue::from_str(&id).expect("hex is a header value"));
-        response.headers_mut().insert(http::header::SERVER, HeaderValue::from_static("banyan"));
         Ok(response)
     }
 

@@ -1,0 +1,28 @@
+//! What is known of a request once it passed the gate: for the access log, metrics and traces.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::service::Caller;
+
+/// Put into a request's extensions by the listener, filled by the gate, read by the listener afterwards.
+#[derive(Debug, Clone, Default)]
+pub struct Trace(Arc<OnceLock<Seen>>);
+
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub operation: String,
+    pub bucket: Option<String>,
+    pub key: Option<String>,
+    pub caller: Caller,
+}
+
+impl Trace {
+    pub fn note(&self, seen: Seen) {
+        // A request passes the gate once; a second note would say the same.
+        let _ = self.0.set(seen);
+    }
+
+    pub fn seen(&self) -> Option<&Seen> {
+        self.0.get()
+    }
+}
