@@ -57,7 +57,7 @@ pub fn emit(tx: &mut Tx<'_>, bucket: &Bucket, event: &str, object: &str, head: &
     let queues = asked.queue_configurations.iter().flatten();
     let queues = queues.map(|queue| (&queue.id, &queue.queue_arn, &queue.events, &queue.filter));
     for (id, arn, events, filter) in topics.chain(queues) {
-        let wanted = events.iter().any(|pattern| event_fits(pattern.as_str(), event));
+        let wanted = events.iter().any(|pattern| event_fits(pattern.as_ref(), event));
         if !wanted || !key_fits(filter.as_ref(), object) {
             continue;
         }

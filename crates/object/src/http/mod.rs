@@ -70,6 +70,7 @@ impl Server {
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         builder.set_host(host::Hosts::new(&service.config.domains));
         builder.set_auth(crate::access::Auth::new(service.identity.clone()));
+<<<<<<< HEAD
         builder.set_access(Gate::new(service.clone()));
         Ok(Self {
             listener,
@@ -80,6 +81,13 @@ impl Server {
                 service,
             }),
         })
+=======
+        builder.set_access(crate::access::Gate::new(service.clone()));
+        let hosts = host::Hosts::new(&service.config.domains);
+        let websites = host::Hosts::new(&service.config.website_domains);
+        let edge = Edge { hosts, websites, s3: builder.build(), service, log };
+        Ok(Self { listener, edge: Arc::new(edge) })
+>>>>>>> a1484b3 (Tell webhooks, log accesses and serve websites)
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
