@@ -73,7 +73,11 @@ async fn run(service: Service, mut lines: mpsc::Receiver<Line>, stop: Cancellati
                 None => all = true,
             },
         }
-        let full: Vec<_> = gathered.iter().filter(|(_, text)| all || text.len() > GATHERED_MAX).map(|(to, _)| to.clone()).collect();
+        let full: Vec<_> = gathered
+            .iter()
+            .filter(|(_, text)| all || text.len() > GATHERED_MAX)
+            .map(|(to, _)| to.clone())
+            .collect();
         for to in full {
             let Some(text) = gathered.remove(&to) else { continue };
             if let Err(error) = write(&service, &to.0, &to.1, text).await {
@@ -90,12 +94,18 @@ fn gather(service: &Service, line: &Line, gathered: &mut HashMap<(String, String
     let Some(seen) = line.trace.seen() else { return };
     let Some(name) = &seen.bucket else { return };
     let Ok(Ok(bucket)) = service.engine.read().map(|view| view.bucket(name)) else { return };
-    let Some(to) = bucket.settings.logging.as_ref().and_then(|status| status.logging_enabled.as_ref()) else { return };
+    let Some(to) = bucket.settings.logging.as_ref().and_then(|status| status.logging_enabled.as_ref()) else {
+        return;
+    };
     let text = gathered.entry((to.target_bucket.clone(), to.target_prefix.clone())).or_default();
     let owner = &bucket.owner.id;
     let at = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).strftime("[%d/%b/%Y:%H:%M:%S +0000]");
     let from = seen.caller.address.map_or_else(|| "-".to_owned(), |address| address.to_string());
-    let by = seen.caller.principal.as_ref().map_or_else(|| "-".to_owned(), |principal| principal.account.id.to_string());
+    let by = seen
+        .caller
+        .principal
+        .as_ref()
+        .map_or_else(|| "-".to_owned(), |principal| principal.account.id.to_string());
     let key = seen.key.as_deref().map_or_else(|| "-".to_owned(), escape);
     let sent = line.sent.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
     let ms = line.took.as_millis();
@@ -121,7 +131,8 @@ fn escape(text: &str) -> String {
 /// Writes an object of the target bucket's owner.
 async fn write(service: &Service, bucket: &str, prefix: &str, text: String) -> Result<()> {
     let owner = service.engine.read()?.bucket(bucket)?.owner;
-    let stamp = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).strftime("%Y-%m-%d-%H-%M-%S").to_string();
+    let stamp =
+        jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).strftime("%Y-%m-%d-%H-%M-%S").to_string();
     let object = format!("{prefix}{stamp}-{:016X}", rand::random::<u64>());
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
     let body = stream::iter([Ok::<_, StdError>(Bytes::from(text))]);

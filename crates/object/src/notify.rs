@@ -50,7 +50,14 @@ struct Waiting {
 }
 
 /// What happened, in S3's words after `s3:`, such as `ObjectCreated:Put`.
-pub fn emit(tx: &mut Tx<'_>, bucket: &Bucket, event: &str, object: &str, head: &Head, by: &str) -> Result<()> {
+pub fn emit(
+    tx: &mut Tx<'_>,
+    bucket: &Bucket,
+    event: &str,
+    object: &str,
+    head: &Head,
+    by: &str,
+) -> Result<()> {
     let Some(asked) = &bucket.settings.notification else { return Ok(()) };
     let topics = asked.topic_configurations.iter().flatten();
     let topics = topics.map(|topic| (&topic.id, &topic.topic_arn, &topic.events, &topic.filter));
@@ -155,7 +162,11 @@ fn message(bucket: &Bucket, event: &str, object: &str, head: &Head, by: &str, id
 
 /// Delivers until `stop`.
 pub async fn run(service: Service, stop: CancellationToken) {
-    let client = match reqwest::Client::builder().timeout(CALL_WAIT).redirect(reqwest::redirect::Policy::none()).build() {
+    let client = match reqwest::Client::builder()
+        .timeout(CALL_WAIT)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+    {
         Ok(client) => client,
         Err(error) => return tracing::error!(%error, "events cannot be delivered"),
     };

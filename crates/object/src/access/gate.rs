@@ -60,21 +60,8 @@ impl Gate {
 #[async_trait]
 impl S3Access for Gate {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
-<<<<<<< HEAD
         let access_key = cx.credentials().map(|credentials| credentials.access_key.clone());
         let caller = self.caller(access_key.as_deref(), cx.extensions_mut()).await?;
-=======
-        let principal = match cx.credentials() {
-            Some(credentials) => Some(self.principal(&credentials.access_key).await?),
-            None => None,
-        };
-        let peer = cx.extensions_mut().get::<Peer>().copied();
-        let caller = Caller {
-            principal,
-            address: peer.map(|peer| peer.address),
-            secure: peer.is_some_and(|peer| peer.secure),
-            narrowed: None,
-        };
         if let Some(trace) = cx.extensions_mut().get::<Trace>().cloned() {
             trace.note(Seen {
                 operation: cx.s3_op().name().to_owned(),
@@ -83,7 +70,6 @@ impl S3Access for Gate {
                 caller: caller.clone(),
             });
         }
->>>>>>> 08f56fc (Tell webhooks, log accesses and serve websites)
         let asked = Request { service: &self.service, caller: &caller, uri: cx.uri(), headers: cx.headers() };
         match cx.s3_path() {
             S3Path::Root => asked.of_account(cx.s3_op().name()),

@@ -22,13 +22,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-<<<<<<< HEAD
-use crate::access::Gate;
+use crate::access::{Gate, Peer};
 use crate::form;
-=======
-use crate::access::Peer;
 use crate::log::{Line, Log};
->>>>>>> 08f56fc (Tell webhooks, log accesses and serve websites)
 use crate::service::Service;
 use crate::trace::Trace;
 
@@ -54,11 +50,8 @@ struct Edge {
     hosts: host::Hosts,
     websites: host::Hosts,
     s3: S3Service,
-<<<<<<< HEAD
     gate: Gate,
-=======
     log: Log,
->>>>>>> 08f56fc (Tell webhooks, log accesses and serve websites)
 }
 
 impl Server {
@@ -70,24 +63,12 @@ impl Server {
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         builder.set_host(host::Hosts::new(&service.config.domains));
         builder.set_auth(crate::access::Auth::new(service.identity.clone()));
-<<<<<<< HEAD
         builder.set_access(Gate::new(service.clone()));
-        Ok(Self {
-            listener,
-            edge: Arc::new(Edge {
-                hosts: host::Hosts::new(&service.config.domains),
-                s3: builder.build(),
-                gate: Gate::new(service.clone()),
-                service,
-            }),
-        })
-=======
-        builder.set_access(crate::access::Gate::new(service.clone()));
         let hosts = host::Hosts::new(&service.config.domains);
         let websites = host::Hosts::new(&service.config.website_domains);
-        let edge = Edge { hosts, websites, s3: builder.build(), service, log };
+        let gate = Gate::new(service.clone());
+        let edge = Edge { hosts, websites, s3: builder.build(), gate, service, log };
         Ok(Self { listener, edge: Arc::new(edge) })
->>>>>>> a1484b3 (Tell webhooks, log accesses and serve websites)
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -189,23 +170,14 @@ impl Edge {
         let bucket = origin.as_ref().and_then(|_| self.bucket_of(&req));
         let mut response = match (&origin, req.method()) {
             (Some(origin), &Method::OPTIONS) => cors::preflight(&self.service, bucket.as_deref(), origin),
-<<<<<<< HEAD
-            (None, &Method::OPTIONS) => cors::refused(
-                StatusCode::BAD_REQUEST,
-                "BadRequest",
-                "Insufficient information. Origin request header needed.",
-            ),
-            _ => match self.form_bucket(&req) {
-                Some(bucket) => form::post(&self.service, &self.gate, &bucket, req).await,
-                None => self.s3.call(req).await?,
-            },
-=======
             (None, &Method::OPTIONS) => {
                 let why = "Insufficient information. Origin request header needed.";
                 cors::refused(StatusCode::BAD_REQUEST, "BadRequest", why)
             }
-            _ => self.s3.call(req).await?,
->>>>>>> 08f56fc (Tell webhooks, log accesses and serve websites)
+            _ => match self.form_bucket(&req) {
+                Some(bucket) => form::post(&self.service, &self.gate, &bucket, req).await,
+                None => self.s3.call(req).await?,
+            },
         };
         if let (Some(origin), Some(bucket)) = (&origin, &bucket) {
             cors::mark(&self.service, bucket, origin, response.headers_mut());

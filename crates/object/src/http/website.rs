@@ -85,12 +85,25 @@ fn object(site: &WebsiteConfiguration, path: &str) -> String {
 }
 
 /// Reads as anyone would.
-async fn fetch(s3: &S3Service, bucket: &str, key: &str, req: &Request<Body>) -> Result<HttpResponse, HttpError> {
+async fn fetch(
+    s3: &S3Service,
+    bucket: &str,
+    key: &str,
+    req: &Request<Body>,
+) -> Result<HttpResponse, HttpError> {
     let mut inner = Request::new(Body::empty());
     *inner.method_mut() = req.method().clone();
     let uri = format!("/{bucket}/{key}").parse::<Uri>();
     *inner.uri_mut() = uri.map_err(|error| HttpError::new(Box::new(error)))?;
-    for name in ["range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "referer", "user-agent"] {
+    for name in [
+        "range",
+        "if-match",
+        "if-none-match",
+        "if-modified-since",
+        "if-unmodified-since",
+        "referer",
+        "user-agent",
+    ] {
         if let Some(value) = req.headers().get(name) {
             inner.headers_mut().insert(name, value.clone());
         }
@@ -105,7 +118,11 @@ async fn fetch(s3: &S3Service, bucket: &str, key: &str, req: &Request<Body>) -> 
     s3.call(inner).await
 }
 
-fn rule_for<'a>(site: &'a WebsiteConfiguration, key: &str, status: Option<StatusCode>) -> Option<&'a RoutingRule> {
+fn rule_for<'a>(
+    site: &'a WebsiteConfiguration,
+    key: &str,
+    status: Option<StatusCode>,
+) -> Option<&'a RoutingRule> {
     site.routing_rules.iter().flatten().find(|rule| {
         let condition = rule.condition.as_ref();
         let code = condition.and_then(|condition| condition.http_error_code_returned_equals.as_deref());
