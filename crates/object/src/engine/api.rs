@@ -1,14 +1,24 @@
-//! What the engine offers. (Signatures first; bodies follow.)
+//! What the engine offers.
 
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+
+use super::core::Core;
+use super::layers::State;
+use super::put::BlobWriter;
+use super::tx::Tx;
+use super::writer::{Job, call};
+use super::{get, open};
 
 /// Blobs up to this size live in the journal.
 pub const PACKED_MAX: usize = 64 * 1024;
@@ -30,6 +40,12 @@ pub enum EngineError {
     Damaged(BlobId),
     #[error("blob {0:?} is not there")]
     Missing(BlobId),
+    /// A group is damaged that sound ones follow: changes that were acknowledged are lost.
+    #[error("the journal is damaged in segment {segment} at byte {offset}")]
+    Journal { segment: u64, offset: u64 },
+    /// Someone else has the data open.
+    #[error("{0} is in use by another process")]
+    InUse(PathBuf),
     /// The engine stopped after a failure to write; it must be opened again.
     #[error("the engine has stopped")]
     Stopped,
@@ -51,11 +67,19 @@ pub struct EngineConfig {
     pub segment: u64,
     /// How long dead bytes wait for readers before they are removed.
     pub grace: Duration,
+    /// Room on the disk that blobs leave, so that deletes still work on a full one.
+    pub reserve: u64,
 }
 
 impl EngineConfig {
     pub fn new(data: PathBuf) -> Self {
-        Self { data, checkpoint: Duration::from_secs(2), segment: 64 << 20, grace: Duration::from_secs(10) }
+        Self {
+            data,
+            checkpoint: Duration::from_secs(2),
+            segment: 64 << 20,
+            grace: Duration::from_secs(10),
+            reserve: 32 << 20,
+        }
     }
 }
 
@@ -63,144 +87,103 @@ impl EngineConfig {
 #[derive(Clone)]
 pub struct SealKey(pub zeroize::Zeroizing<[u8; 32]>);
 
-/// Cheap to clone.
+/// Cheap to clone. When the last one is dropped, the engine ends as if the power went: nothing is lost.
 #[derive(Clone)]
 pub struct Engine {
-    _inner: Arc<()>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    core: Arc<Core>,
+    /// `None` only while it is dropped.
+    jobs: Option<mpsc::Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.core.signal.stop();
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
 }
 
 impl Engine {
     /// Opens the data, applying what the journal holds beyond the index. Blocking.
-    pub fn open(_config: EngineConfig) -> Result<Self, EngineError> {
-        unimplemented!()
+    pub fn open(config: EngineConfig) -> Result<Self, EngineError> {
+        let open::Parts { core, jobs, threads } = open::open(config)?;
+        Ok(Self { inner: Arc::new(Inner { core, jobs: Some(jobs), threads }) })
     }
 
-    /// A view of the index as of the last durable group. Blocking but quick.
+    /// A view of the index as of the last durable group. Quick.
     pub fn read(&self) -> Result<View, EngineError> {
-        unimplemented!()
+        Ok(View { state: self.inner.core.state() })
     }
 
     /// Runs `change` on the writer and answers once it is durable. An error of `change` undoes it alone.
-    pub async fn write<T, E, F>(&self, _change: F) -> Result<T, E>
+    pub async fn write<T, E, F>(&self, change: F) -> Result<T, E>
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
         E: From<EngineError> + Send + 'static,
     {
-        unimplemented!()
+        if self.inner.core.stopped.load(Ordering::Acquire) {
+            return Err(EngineError::Stopped.into());
+        }
+        let (job, answer) = call(change);
+        self.jobs()?.send(job).await.map_err(|_| EngineError::Stopped)?;
+        answer.await.map_err(|_| EngineError::Stopped)?
+    }
+
+    fn jobs(&self) -> Result<&mpsc::Sender<Job>, EngineError> {
+        self.inner.jobs.as_ref().ok_or(EngineError::Stopped)
     }
 
     /// Starts a blob. `size` is a hint, if known.
-    pub fn blob(&self, _size: Option<u64>, _seal: Option<&SealKey>) -> BlobWriter {
-        unimplemented!()
+    pub fn blob(&self, size: Option<u64>, seal: Option<&SealKey>) -> BlobWriter {
+        BlobWriter::new(self.inner.core.clone(), size, seal)
     }
 
     /// The bytes `range` of a blob (must lie within its size). Opens at once, so a later delete does not hurt.
     pub async fn fetch(
         &self,
-        _id: BlobId,
-        _range: Range<u64>,
-        _seal: Option<&SealKey>,
+        id: BlobId,
+        range: Range<u64>,
+        seal: Option<&SealKey>,
     ) -> Result<BoxStream<'static, Result<Bytes, EngineError>>, EngineError> {
-        unimplemented!()
+        get::fetch(self.inner.core.clone(), id, range, seal).await
     }
 
-    /// Ends the writer after what it has been given; makes the index durable.
+    /// Ends the writer after what it has been given; makes the index durable. Reading goes on.
     pub async fn close(&self) {
-        unimplemented!()
-    }
-}
-
-/// Receives bytes. Dropped without `finish`, it leaves nothing.
-pub struct BlobWriter {}
-
-impl BlobWriter {
-    /// Waits while the disk is behind.
-    pub async fn write(&mut self, _bytes: Bytes) -> Result<(), EngineError> {
-        unimplemented!()
-    }
-
-    /// Makes the bytes durable (a small blob becomes so with the change that stores it).
-    pub async fn finish(self) -> Result<Written, EngineError> {
-        unimplemented!()
-    }
-}
-
-/// Bytes that have no name yet. Dropped without [`Tx::store`], they are removed.
-pub struct Written {}
-
-impl Written {
-    pub fn size(&self) -> u64 {
-        unimplemented!()
+        let (done, answer) = oneshot::channel();
+        let Ok(jobs) = self.jobs() else { return };
+        if jobs.send(Job::Close(done)).await.is_ok() {
+            let _ = answer.await;
+        }
     }
 }
 
 /// A consistent view for reading.
-pub struct View {}
+pub struct View {
+    state: Arc<State>,
+}
 
 impl View {
-    pub fn get(&self, _key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        unimplemented!()
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        self.state.get(key)
     }
 
     /// Calls `each` with keys and values of the range in order until it answers `false`. No copies are made.
     pub fn scan(
         &self,
-        _range: Range<Vec<u8>>,
-        _each: impl FnMut(&[u8], &[u8]) -> bool,
+        range: Range<Vec<u8>>,
+        each: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), EngineError> {
-        unimplemented!()
-    }
-}
-
-/// A change in the making; sees its own writes.
-pub struct Tx<'a> {
-    _group: &'a mut (),
-}
-
-impl Tx<'_> {
-    pub fn get(&self, _key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        unimplemented!()
-    }
-
-    pub fn put(&mut self, _key: Vec<u8>, _value: Vec<u8>) {
-        unimplemented!()
-    }
-
-    pub fn delete(&mut self, _key: Vec<u8>) {
-        unimplemented!()
-    }
-
-    pub fn scan(
-        &self,
-        _range: Range<Vec<u8>>,
-        _each: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), EngineError> {
-        unimplemented!()
-    }
-
-    /// The next number of a counter; numbers of undone changes may be lost.
-    pub fn next(&mut self, _counter: &str) -> Result<u64, EngineError> {
-        unimplemented!()
-    }
-
-    /// Gives bytes a name, held once.
-    pub fn store(&mut self, _written: Written) -> Result<BlobId, EngineError> {
-        unimplemented!()
-    }
-
-    /// Holds a blob once more (a copy without copying).
-    pub fn hold(&mut self, _id: BlobId) -> Result<(), EngineError> {
-        unimplemented!()
-    }
-
-    /// Lets go of a blob; the last one frees its bytes in the background.
-    pub fn release(&mut self, _id: BlobId) -> Result<(), EngineError> {
-        unimplemented!()
-    }
-
-    /// Wall clock, milliseconds since 1970, never behind an earlier change's.
-    pub fn now(&self) -> i64 {
-        unimplemented!()
+        self.state.scan(&range, None, each)
     }
 }

@@ -11,13 +11,32 @@
 //! Larger blobs are files of their own, synced with their folder before the
 //! closure that names them runs.
 //!
-//! *The index* (redb) is committed without sync and made durable at
-//! checkpoints; after a crash the journal since the last checkpoint is applied
-//! again. A torn tail fails its checksum and ends the journal.
+//! *The index* (redb) is written at checkpoints only, by a thread of its own, so
+//! that the writer never waits for it. What changed since lies over it in
+//! memory, in a map that is cheap to clone: every group publishes one, and views
+//! read through it. After a crash the journal since the last checkpoint is
+//! applied. A torn tail fails its checksum and ends the journal; a damaged group
+//! that sound ones follow is an error.
 //!
 //! *Bytes* are kept in chunks of 64 KiB, each with a CRC32C that is checked on
 //! every read; sealed blobs hold AES-256-GCM chunks under a key of their own.
 
 mod api;
+mod blob;
+mod core;
+mod file;
+mod get;
+mod index;
+mod journal;
+mod keeper;
+mod layers;
+mod open;
+mod put;
+mod replay;
+mod seal;
+mod tx;
+mod writer;
 
 pub use api::*;
+pub use put::{BlobWriter, Written};
+pub use tx::Tx;

@@ -1,0 +1,147 @@
+//! What the parts of the engine share.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
+
+use super::api::{EngineConfig, EngineError};
+use super::file::Files;
+use super::index::Index;
+use super::journal::Segments;
+use super::layers::State;
+
+/// How often the writer asks for the room on the disk.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+pub(super) struct Core {
+    pub config: EngineConfig,
+    pub state: RwLock<Arc<State>>,
+    pub index: Mutex<Index>,
+    pub segments: Arc<Segments>,
+    pub files: Arc<Files>,
+    pub room: Room,
+    /// After a failure that leaves the disk's content unknown, or after `close`.
+    pub stopped: AtomicBool,
+    pub signal: Arc<Signal>,
+    pub counters: Counters,
+    /// Held as long as the engine is open.
+    pub _lock: File,
+}
+
+impl Core {
+    pub fn state(&self) -> Arc<State> {
+        self.state.read().expect("no panic under this lock").clone()
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn wall() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Keeps some room on the disk, so that deletes and checkpoints work when nothing more can be stored.
+pub(super) struct Room {
+    folder: PathBuf,
+    reserve: u64,
+    free: AtomicU64,
+    looked: Mutex<Option<Instant>>,
+}
+
+impl Room {
+    pub fn new(folder: &Path, reserve: u64) -> Self {
+        let room = Self {
+            folder: folder.to_owned(),
+            reserve,
+            free: AtomicU64::new(u64::MAX),
+            looked: Mutex::default(),
+        };
+        room.look();
+        room
+    }
+
+    /// Asks the file system, now and then.
+    pub fn look(&self) {
+        let mut looked = self.looked.lock().expect("no panic under this lock");
+        if looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
+            *looked = Some(Instant::now());
+            if let Ok(stat) = rustix::fs::statvfs(&self.folder) {
+                self.free.store(stat.f_bavail.saturating_mul(stat.f_frsize), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes `bytes` of the free room, if there is so much beyond the reserve.
+    pub fn check(&self, bytes: u64) -> Result<(), EngineError> {
+        let take = |free: u64| (free >= bytes.saturating_add(self.reserve)).then(|| free - bytes);
+        match self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::new(io::ErrorKind::StorageFull, "the disk has no room left").into()),
+        }
+    }
+}
+
+/// Wakes the keeper.
+#[derive(Default)]
+pub(super) struct Signal {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub work: bool,
+    pub stop: bool,
+    /// Told when a last checkpoint is done.
+    pub close: Option<oneshot::Sender<()>>,
+}
+
+impl Signal {
+    pub fn wake(&self) {
+        self.wanted.lock().expect("no panic under this lock").work = true;
+        self.changed.notify_all();
+    }
+
+    pub fn close(&self, done: oneshot::Sender<()>) {
+        self.wanted.lock().expect("no panic under this lock").close = Some(done);
+        self.changed.notify_all();
+    }
+
+    pub fn stop(&self) {
+        self.wanted.lock().expect("no panic under this lock").stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for a call or the time.
+    pub fn wait(&self, time: Duration) -> Wanted {
+        let wanted = self.wanted.lock().expect("no panic under this lock");
+        let (mut wanted, _) = self
+            .changed
+            .wait_timeout_while(wanted, time, |wanted| !wanted.work && !wanted.stop && wanted.close.is_none())
+            .expect("no panic under this lock");
+        let stop = wanted.stop;
+        std::mem::replace(&mut *wanted, Wanted { stop, ..Wanted::default() })
+    }
+}
+
+/// Counts for metrics.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub groups: AtomicU64,
+    pub changes: AtomicU64,
+    pub sync_micros: AtomicU64,
+    pub checkpoints: AtomicU64,
+}
+
+impl Counters {
+    pub fn group(&self, changes: usize, took: Duration) {
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.changes.fetch_add(changes as u64, Ordering::Relaxed);
+        self.sync_micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,145 @@
+//! Opening: the index, then what the journal holds beyond it, then the threads.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc as orders;
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::mpsc;
+
+use super::api::{EngineConfig, EngineError};
+use super::blob::{blob_key, blob_of, blobs, last_number, segments};
+use super::core::{Core, Counters, Room, Signal};
+use super::file::Files;
+use super::index::{Index, Mark};
+use super::journal::{Journal, Segments};
+use super::keeper::Keeper;
+use super::layers::{Changes, State};
+use super::replay::{End, replay};
+use super::writer::{Job, QUEUE_MAX, Writer};
+
+/// Records that a replay gathers before the index takes them.
+const REPLAYED_MAX: usize = 100_000;
+
+pub(super) struct Parts {
+    pub core: Arc<Core>,
+    pub jobs: mpsc::Sender<Job>,
+    pub threads: Vec<JoinHandle<()>>,
+}
+
+pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
+    let journal_folder = config.data.join("journal");
+    fs::create_dir_all(&journal_folder)?;
+    let lock = lock(&config.data)?;
+    let (mut index, mark) = Index::open(&config.data)?;
+    let segments = Arc::new(Segments::new(journal_folder.clone()));
+    let mark = apply_journal(&mut index, &segments, mark)?;
+
+    let signal = Arc::new(Signal::default());
+    let files = Files::new(config.data.join("blobs"), mark.next, signal.clone())?;
+    let base = index.base()?;
+    let named = |id| Ok(base.get(&blob_key(id))?.is_some());
+    files.orphans(mark.open, named)?;
+
+    let alive = alive(&base)?;
+    let limit = config.segment;
+    let state = State { active: Changes::new(), frozen: Changes::new(), base };
+    let core = Arc::new(Core {
+        room: Room::new(&config.data, config.reserve),
+        config,
+        state: RwLock::new(Arc::new(state)),
+        index: Mutex::new(index),
+        segments: segments.clone(),
+        files: Arc::new(files),
+        stopped: AtomicBool::new(false),
+        signal,
+        counters: Counters::default(),
+        _lock: lock,
+    });
+    let end = (mark.segment, mark.offset);
+    let journal = Journal::new(&journal_folder, segments, mark.salt, limit, end, mark.group);
+    start(core, journal, alive, &mark)
+}
+
+fn start(
+    core: Arc<Core>,
+    journal: Journal,
+    alive: BTreeMap<u64, u64>,
+    mark: &Mark,
+) -> Result<Parts, EngineError> {
+    let (jobs, queue) = mpsc::channel(QUEUE_MAX);
+    let (orders, obeyed) = orders::channel();
+    let keeper =
+        Keeper { core: core.clone(), jobs: jobs.downgrade(), orders, pending: None, covered: mark.segment };
+    let covered = (mark.segment, mark.offset);
+    let writer = Writer {
+        core: core.clone(),
+        journal,
+        jobs: queue,
+        orders: obeyed,
+        alive,
+        time: mark.time,
+        salt: mark.salt,
+        covered,
+    };
+    let threads = vec![
+        thread::Builder::new().name("object-writer".into()).spawn(move || writer.run())?,
+        thread::Builder::new().name("object-keeper".into()).spawn(move || keeper.run())?,
+    ];
+    Ok(Parts { core, jobs, threads })
+}
+
+fn lock(data: &Path) -> Result<File, EngineError> {
+    let file = File::options().write(true).create(true).truncate(false).open(data.join("lock"))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(EngineError::InUse(data.to_owned())),
+        Err(error) => Err(std::io::Error::from(error).into()),
+    }
+}
+
+/// Brings the index up to the end of the journal.
+fn apply_journal(index: &mut Index, segments: &Segments, mark: Mark) -> Result<Mark, EngineError> {
+    let mut now = mark;
+    let mut changes = Changes::new();
+    let from = End { segment: mark.segment, offset: mark.offset, group: mark.group };
+    let end = replay(segments, mark.salt, from, |at, group| {
+        if changes.len() >= REPLAYED_MAX {
+            (now.segment, now.offset, now.group) = (at.segment, at.offset, at.group);
+            index.apply(&changes, &now)?;
+            changes = Changes::new();
+        }
+        now.time = now.time.max(group.head.time);
+        for (key, value) in group.changes {
+            if let Some(id) = blob_of(&key) {
+                now.next = now.next.max(id.0 + 1);
+            }
+            changes.insert(key, value);
+        }
+        Ok(())
+    })?;
+    (now.segment, now.offset, now.group) = (end.segment, end.offset, end.group);
+    if now != mark {
+        tracing::info!(groups = end.group - mark.group, "applied the journal since the last checkpoint");
+        index.apply(&changes, &now)?;
+    }
+    // A number is never used again, even if its blob was the last.
+    if let Some(last) = index.base()?.last(&blobs())?.and_then(|key| blob_of(&key)) {
+        now.next = now.next.max(last.0 + 1);
+    }
+    Ok(now)
+}
+
+fn alive(base: &super::index::Base) -> Result<BTreeMap<u64, u64>, EngineError> {
+    let mut alive = BTreeMap::new();
+    for entry in base.range(&segments())? {
+        let (key, value) = entry?;
+        if let (Some(segment), Some(bytes)) = (last_number(key.value()), last_number(value.value())) {
+            alive.insert(segment, bytes);
+        }
+    }
+    Ok(alive)
+}

@@ -1,0 +1,4 @@
+//! The engine as its users see it.
+
+mod basic;
+mod bed;
