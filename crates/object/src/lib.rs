@@ -46,6 +46,7 @@ pub mod store;
 mod tag;
 mod time;
 mod trace;
+pub mod upload;
 pub mod version;
 
 pub use config::Config;

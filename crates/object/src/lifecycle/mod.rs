@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::{Tx, View};
 use crate::fault::{Fault, Result};
 use crate::record::key::{self, Space};
-use crate::record::{Bucket, Part, Upload, Version};
+use crate::record::{Bucket, Upload, Version};
 use crate::service::{Records, Service};
 use crate::time::timestamp;
-use crate::version;
+use crate::{upload, version};
 pub use rule::{Due, Rules, Standing};
 
 /// Keys looked at in one step.
@@ -169,29 +169,11 @@ async fn abandon(service: &Service, bucket: &Bucket) -> Result<()> {
             .engine
             .write(move |tx| -> Result<()> {
                 let bucket = tx.bucket(&name)?;
-                abort(tx, &bucket, &upload)
+                upload::abort(tx, &bucket, &upload)
             })
             .await?;
     }
     Ok(())
-}
-
-fn abort(tx: &mut Tx<'_>, bucket: &Bucket, upload: &Upload) -> Result<()> {
-    let mut parts = Vec::new();
-    let mut prefix = key::part(bucket.id, &upload.id, 0);
-    prefix.truncate(prefix.len() - 2);
-    tx.scan(key::under(prefix), |name, value| {
-        parts.extend(Part::decode(value).map(|part| (name.to_vec(), part)));
-        true
-    })?;
-    let mut freed = 0;
-    for (name, part) in parts {
-        part.blob.map_or(Ok(()), |blob| tx.release(blob))?;
-        freed += i64::try_from(part.size).unwrap_or(i64::MAX);
-        tx.delete(name);
-    }
-    tx.delete(key::upload(bucket.id, &upload.key, &upload.id));
-    version::charge(tx, bucket, version::Change { upload_bytes: -freed, ..Default::default() }, None)
 }
 
 /// The header `x-amz-expiration` of a current version.

@@ -10,10 +10,10 @@ use crate::fault::{Fault, Result};
 use crate::identity::Account;
 use crate::record::bucket::Settings;
 use crate::record::key::{self, Space};
-use crate::record::{Acl, Bucket, Part, Versioning};
+use crate::record::{Acl, Bucket, Versioning};
 use crate::service::{Caller, Records, Service, put_bucket};
 use crate::time::timestamp;
-use crate::version;
+use crate::{upload, version};
 
 /// Buckets an account may have.
 const BUCKETS_MAX: usize = 1000;
@@ -139,28 +139,9 @@ fn remove(tx: &mut Tx<'_>, name: &str) -> Result<()> {
             return Err(Fault::new(code, "The bucket you tried to delete is not empty"));
         }
     }
-    abort_uploads(tx, bucket.id)?;
+    upload::abort_all(tx, &bucket)?;
     tx.delete(key::usage(bucket.id));
     tx.delete(key::bucket(name));
-    Ok(())
-}
-
-fn abort_uploads(tx: &mut Tx<'_>, bucket: u32) -> Result<()> {
-    let mut keys = Vec::new();
-    let mut blobs = Vec::new();
-    tx.scan(key::of_bucket(Space::Part, bucket), |name, value| {
-        keys.push(name.to_vec());
-        blobs.extend(Part::decode(value).and_then(|part| part.blob));
-        true
-    })?;
-    tx.scan(key::of_bucket(Space::Upload, bucket), |name, _| {
-        keys.push(name.to_vec());
-        true
-    })?;
-    for blob in blobs {
-        tx.release(blob)?;
-    }
-    keys.into_iter().for_each(|name| tx.delete(name));
     Ok(())
 }
 

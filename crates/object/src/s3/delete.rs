@@ -3,7 +3,8 @@
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Response};
 
-use super::{Answer, Req, shape};
+use super::{Answer, Req};
+use crate::access::{self, Action, Context, Guard};
 use crate::condition;
 use crate::engine::Tx;
 use crate::fault::{Fault, Result};
@@ -11,15 +12,23 @@ use crate::identity::Account;
 use crate::record::Bucket;
 use crate::record::version::Head;
 use crate::service::{Caller, Records, Service};
+use crate::time::millis;
 use crate::version::{self, Deleted};
 
 /// The most keys of one request.
 const KEYS_MAX: usize = 1000;
 
 pub async fn delete_object(service: &Service, req: Req<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
-    let by = account(Caller::of(&req)?);
+    let caller = Caller::of(&req)?;
+    let by = account(caller);
+    let bypass = req.input.bypass_governance_retention.unwrap_or_default();
+    if bypass {
+        let context = access::request_context(caller, &req.uri, &req.headers);
+        let (key, id) = (Some(req.input.key.as_str()), req.input.version_id.as_deref());
+        let action = Action::BypassGovernanceRetention;
+        access::authorize(service, caller, action, &req.input.bucket, key, id, &context)?;
+    }
     let input = req.input;
-    let bypass = input.bypass_governance_retention.unwrap_or_default();
     let name = input.bucket;
     let order = Order {
         key: input.key,
@@ -41,7 +50,8 @@ pub async fn delete_object(service: &Service, req: Req<DeleteObjectInput>) -> An
 }
 
 pub async fn delete_objects(service: &Service, req: Req<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
-    let by = account(Caller::of(&req)?);
+    let caller = Caller::of(&req)?.clone();
+    let context = access::request_context(&caller, &req.uri, &req.headers);
     let input = req.input;
     let bypass = input.bypass_governance_retention.unwrap_or_default();
     let quiet = input.delete.quiet.unwrap_or_default();
@@ -51,13 +61,20 @@ pub async fn delete_objects(service: &Service, req: Req<DeleteObjectsInput>) -> 
             "The XML you provided was not well-formed or did not validate against our published schema";
         return Err(Fault::new(S3ErrorCode::MalformedXML, message).into());
     }
-    let orders = asked.into_iter().map(Order::from).collect::<Vec<_>>();
-    let name = input.bucket;
+    let mut orders = Vec::with_capacity(asked.len());
+    {
+        let guard = Guard::open(service, &caller, &input.bucket)?;
+        for order in asked.into_iter().map(Order::from) {
+            let may = order.authorize(&guard, &context, bypass);
+            orders.push((order, may));
+        }
+    }
+    let (name, by) = (input.bucket, account(&caller));
     let change = service.engine.write(move |tx| -> Result<Vec<(Order, Result<Deleted>)>> {
         let bucket = tx.bucket(&name)?;
         let mut done = Vec::with_capacity(orders.len());
-        for order in orders {
-            match order.perform(tx, &bucket, by.as_ref(), bypass) {
+        for (order, may) in orders {
+            match may.and_then(|()| order.perform(tx, &bucket, by.as_ref(), bypass)) {
                 Err(Fault::Engine(error)) => return Err(error.into()),
                 answer => done.push((order, answer)),
             }
@@ -101,6 +118,17 @@ impl From<ObjectIdentifier> for Order {
 }
 
 impl Order {
+    /// Each key is the caller's to delete, or not.
+    fn authorize(&self, guard: &Guard<'_>, context: &Context, bypass: bool) -> Result<()> {
+        let (key, id) = (Some(self.key.as_str()), self.version_id.as_deref());
+        let action = if id.is_some() { Action::DeleteObjectVersion } else { Action::DeleteObject };
+        guard.check(action, key, id, context)?;
+        if bypass {
+            guard.check(Action::BypassGovernanceRetention, key, id, context)?;
+        }
+        Ok(())
+    }
+
     /// The bucket's owner owns the marker that an anonymous caller makes.
     fn perform(
         &self,
@@ -126,8 +154,8 @@ impl Order {
     }
 
     fn holds(&self, head: &Head) -> bool {
-        let seconds = |millis: i64| millis.div_euclid(1000);
-        let same_time = |time: &Timestamp| seconds(shape::millis(time)) == seconds(head.modified);
+        let seconds = |time: i64| time.div_euclid(1000);
+        let same_time = |time: &Timestamp| seconds(millis(time)) == seconds(head.modified);
         self.etag.as_ref().is_none_or(|etag| condition::matches(etag, &head.etag))
             && self.modified.as_ref().is_none_or(same_time)
             && self.size.is_none_or(|size| u64::try_from(size) == Ok(head.size))

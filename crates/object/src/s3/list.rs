@@ -11,6 +11,7 @@ use crate::fault::{Fault, Result};
 use crate::listing::{self, After, Entry, Listed, PAGE_MAX, Page, Query};
 use crate::record::version::Head;
 use crate::service::{Records, Service};
+use crate::time::timestamp;
 
 pub async fn list_objects(service: &Service, req: Req<ListObjectsInput>) -> Answer<ListObjectsOutput> {
     let input = req.input;
@@ -131,11 +132,17 @@ pub async fn page<T: Send + 'static>(
     read: fn(&View, u32, &Query) -> Result<Page<T>>,
 ) -> Result<(Page<T>, Query)> {
     let (engine, bucket) = (service.engine.clone(), bucket.to_owned());
-    let task = tokio::task::spawn_blocking(move || {
+    let read = move || {
         let view = engine.read()?;
         let bucket = view.bucket(&bucket)?;
         read(&view, bucket.id, &query).map(|page| (page, query))
-    });
+    };
+    blocking(read).await
+}
+
+/// Runs what reads long on a thread of its own.
+pub async fn blocking<T: Send + 'static>(read: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let task = tokio::task::spawn_blocking(read);
     task.await.map_err(|_| Fault::Engine(crate::engine::EngineError::Stopped))?
 }
 
@@ -230,7 +237,7 @@ fn object(key: String, head: &Head, with_owner: bool) -> Object {
         checksum_type,
         e_tag: Some(shape::etag(&head.etag)),
         key: Some(key),
-        last_modified: Some(shape::time(head.modified)),
+        last_modified: Some(timestamp(head.modified)),
         owner: with_owner.then(|| shape::owner(&head.owner)),
         restore_status: None,
         size: Some(shape::size(head.size)),
@@ -247,7 +254,7 @@ fn version_entry(key: String, listed: &Listed) -> ObjectVersion {
         e_tag: Some(shape::etag(&head.etag)),
         is_latest: Some(listed.latest),
         key: Some(key),
-        last_modified: Some(shape::time(head.modified)),
+        last_modified: Some(timestamp(head.modified)),
         owner: Some(shape::owner(&head.owner)),
         restore_status: None,
         size: Some(shape::size(head.size)),
@@ -260,7 +267,7 @@ fn marker_entry(key: String, listed: &Listed) -> DeleteMarkerEntry {
     DeleteMarkerEntry {
         is_latest: Some(listed.latest),
         key: Some(key),
-        last_modified: Some(shape::time(listed.head.modified)),
+        last_modified: Some(timestamp(listed.head.modified)),
         owner: Some(shape::owner(&listed.head.owner)),
         version_id: Some(listed.head.version_id()),
     }

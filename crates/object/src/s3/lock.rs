@@ -3,11 +3,13 @@
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Response};
 
-use super::{Answer, Req, shape};
+use super::{Answer, Req};
+use crate::access::{self, Action};
 use crate::fault::{Fault, Result};
 use crate::lock;
 use crate::record::{Hold, Version, Versioning};
-use crate::service::{Records, Service, put_bucket};
+use crate::service::{Caller, Records, Service, put_bucket};
+use crate::time::{millis, timestamp};
 use crate::version;
 
 pub async fn get_object_lock_configuration(
@@ -56,7 +58,7 @@ pub async fn get_object_retention(
     let retention = version.retention.ok_or_else(unset)?;
     let retention = ObjectLockRetention {
         mode: Some(ObjectLockRetentionMode::from_static(lock::mode(&retention))),
-        retain_until_date: Some(shape::time(retention.until)),
+        retain_until_date: Some(timestamp(retention.until)),
     };
     Ok(S3Response::new(GetObjectRetentionOutput { retention: Some(retention) }))
 }
@@ -65,15 +67,22 @@ pub async fn put_object_retention(
     service: &Service,
     req: Req<PutObjectRetentionInput>,
 ) -> Answer<PutObjectRetentionOutput> {
+    let bypass = req.input.bypass_governance_retention.unwrap_or_default();
+    if bypass {
+        let caller = Caller::of(&req)?;
+        let context = access::request_context(caller, &req.uri, &req.headers);
+        let (key, id) = (Some(req.input.key.as_str()), req.input.version_id.as_deref());
+        let action = Action::BypassGovernanceRetention;
+        access::authorize(service, caller, action, &req.input.bucket, key, id, &context)?;
+    }
     let input = req.input;
     let asked = input.retention.ok_or(Fault::from(S3ErrorCode::MalformedXML))?;
-    let bypass = input.bypass_governance_retention.unwrap_or_default();
     let change = service.engine.write(move |tx| -> Result<()> {
         let bucket = tx.bucket(&input.bucket)?;
         lock::of(&bucket)?;
         let now = tx.now();
         let new = match (&asked.mode, &asked.retain_until_date) {
-            (Some(mode), Some(until)) => Some(lock::retention(mode.as_str(), shape::millis(until), now)?),
+            (Some(mode), Some(until)) => Some(lock::retention(mode.as_str(), millis(until), now)?),
             (None, None) => None,
             _ => return Err(S3ErrorCode::MalformedXML.into()),
         };
