@@ -233,7 +233,7 @@ pub fn grants(acl: &Acl) -> Vec<dto::Grant> {
 
 /// Whether a list gives anything to everyone, or to everyone who has an account.
 pub fn is_public(acl: &Acl) -> bool {
-    acl.grants.iter().any(|grant| is_public_grant(grant))
+    acl.grants.iter().any(is_public_grant)
 }
 
 fn is_public_grant(grant: &Grant) -> bool {
@@ -257,4 +257,150 @@ pub fn grants_permission(
         };
         permitted && included && !(ignore_public && is_public_grant(grant))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use async_trait::async_trait;
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::identity::Key;
+
+    struct Few;
+
+    fn account(id: &str) -> Account {
+        Account { id: id.into(), name: id.to_uppercase().into() }
+    }
+
+    #[async_trait]
+    impl Identity for Few {
+        async fn key(&self, _: &str) -> Option<Key> {
+            None
+        }
+        async fn account(&self, id: &str) -> Option<Account> {
+            ["ann", "bob"].contains(&id).then(|| account(id))
+        }
+        async fn account_by_email(&self, email: &str) -> Option<Account> {
+            (email == "bob@example.com").then(|| account("bob"))
+        }
+        async fn user_exists(&self, _: &str, _: &str) -> bool {
+            false
+        }
+        async fn quota(&self, _: &str) -> Option<u64> {
+            None
+        }
+        fn root_key(&self) -> [u8; 32] {
+            [0; 32]
+        }
+    }
+
+    fn code<T: std::fmt::Debug>(result: Result<T>) -> String {
+        match result {
+            Err(Fault::S3(code, _)) => code.as_str().to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn read(headers: &[(&'static str, &str)]) -> Result<Option<Acl>> {
+        let headers = headers.iter().map(|(name, value)| {
+            (http::HeaderName::from_static(name), value.parse::<http::HeaderValue>().unwrap())
+        });
+        block_on(from_headers(&Few, &headers.collect(), &account("ann"), Some(&account("owner"))))
+    }
+
+    /// `who: permission` of each grant.
+    fn lines(acl: &Acl) -> Vec<String> {
+        let grants = grants(acl).into_iter().map(|grant| {
+            let grantee = grant.grantee.unwrap();
+            let who = grantee.id.or(grantee.uri).unwrap();
+            let who = who.rsplit('/').next().unwrap().to_owned();
+            format!("{who}: {}", grant.permission.unwrap().as_str())
+        });
+        grants.collect()
+    }
+
+    #[test]
+    fn canned_lists() {
+        let rows: [(&str, &[&str]); 8] = [
+            ("private", &[]),
+            ("aws-exec-read", &[]),
+            ("public-read", &["AllUsers: READ"]),
+            ("public-read-write", &["AllUsers: READ", "AllUsers: WRITE"]),
+            ("authenticated-read", &["AuthenticatedUsers: READ"]),
+            ("log-delivery-write", &["LogDelivery: WRITE", "LogDelivery: READ_ACP"]),
+            ("bucket-owner-read", &["owner: READ"]),
+            ("bucket-owner-full-control", &["owner: FULL_CONTROL"]),
+        ];
+        for (name, others) in rows {
+            let acl = read(&[("x-amz-acl", name)]).unwrap().unwrap();
+            let mut expected = others.to_vec();
+            expected.push("ann: FULL_CONTROL");
+            assert_eq!(lines(&acl), expected, "{name}");
+            assert_eq!(is_public(&acl), name.starts_with("public") || name.starts_with("authenticated"));
+        }
+        let own = canned("bucket-owner-read", &account("ann"), Some(&account("ann"))).unwrap();
+        assert_eq!(lines(&own), ["ann: FULL_CONTROL"]);
+    }
+
+    #[test]
+    fn grants_by_headers() {
+        assert!(read(&[]).unwrap().is_none());
+        let acl = read(&[
+            ("x-amz-grant-read", "id=\"bob\", uri=\"http://acs.amazonaws.com/groups/global/AllUsers\""),
+            ("x-amz-grant-write-acp", "EMAILADDRESS=bob@example.com"),
+        ]);
+        let acl = acl.unwrap().unwrap();
+        assert_eq!(lines(&acl), ["bob: READ", "AllUsers: READ", "bob: WRITE_ACP"]);
+        assert_eq!(acl.owner, account("ann"));
+    }
+
+    #[test]
+    fn bad_headers() {
+        let rows: [(&[(&str, &str)], &str); 8] = [
+            (&[("x-amz-acl", "public-ready")], "InvalidArgument"),
+            (&[("x-amz-acl", "private"), ("x-amz-grant-read", "id=bob")], "InvalidRequest"),
+            (&[("x-amz-grant-read", "id=nobody")], "InvalidArgument"),
+            (&[("x-amz-grant-read", "emailAddress=no@example.com")], "UnresolvableGrantByEmailAddress"),
+            (&[("x-amz-grant-read", "uri=http://example.com/everyone")], "InvalidArgument"),
+            (&[("x-amz-grant-read", "name=bob")], "InvalidArgument"),
+            (&[("x-amz-grant-read", "bob")], "InvalidArgument"),
+            (&[("x-amz-grant-read", "")], "InvalidArgument"),
+        ];
+        for (headers, expected) in rows {
+            let headers: Vec<(&'static str, &str)> = headers.to_vec();
+            assert_eq!(code(read(&headers)), expected, "{headers:?}");
+        }
+        let many = vec!["id=bob"; GRANTS_MAX + 1].join(",");
+        assert_eq!(code(read(&[("x-amz-grant-read", &many)])), "MalformedACLError");
+    }
+
+    #[test]
+    fn lists_from_bodies() {
+        let list = canned("public-read", &account("ann"), None).unwrap();
+        let body =
+            dto::AccessControlPolicy { grants: Some(grants(&list)), owner: Some(owner(&account("ann"))) };
+        let read = |body| block_on(from_xml(&Few, body, &account("ann")));
+        assert_eq!(read(body.clone()).unwrap(), list, "what is shown can be given back");
+        let ownerless = dto::AccessControlPolicy { owner: None, ..body.clone() };
+        assert_eq!(code(read(ownerless)), "MalformedACLError");
+        let taken = dto::AccessControlPolicy { owner: Some(owner(&account("bob"))), ..body.clone() };
+        assert_eq!(code(read(taken)), "AccessDenied");
+        let empty = dto::AccessControlPolicy { grants: None, ..body.clone() };
+        assert!(read(empty).unwrap().grants.is_empty());
+        let change = |change: fn(&mut dto::Grant)| {
+            let mut body = body.clone();
+            change(&mut body.grants.as_mut().unwrap()[0]);
+            code(read(body))
+        };
+        assert_eq!(change(|grant| grant.permission = None), "MalformedACLError");
+        assert_eq!(change(|grant| grant.permission = Some("ALL".to_owned().into())), "MalformedACLError");
+        assert_eq!(change(|grant| grant.grantee = None), "MalformedACLError");
+        assert_eq!(change(|grant| grant.grantee.as_mut().unwrap().uri = None), "MalformedACLError");
+        let typed =
+            |grant: &mut dto::Grant| grant.grantee.as_mut().unwrap().type_ = "Robot".to_owned().into();
+        assert_eq!(change(typed), "MalformedACLError");
+    }
 }

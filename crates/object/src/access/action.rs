@@ -252,3 +252,39 @@ impl Action {
         matches!(self, Self::GetBucketPolicy | Self::PutBucketPolicy | Self::DeleteBucketPolicy)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_needs_no_more_than_reading() {
+        for action in Action::ALL {
+            let name = action.name().trim_start_matches("s3:");
+            let reads = name.starts_with("Get") || name.starts_with("List");
+            assert_eq!(reads, action.rights() == Rights::Read, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_operation_of_ours_asks_for_something() {
+        let source = include_str!("../s3/mod.rs");
+        let operations = source.lines().filter_map(|line| line.trim().strip_prefix("async fn "));
+        let mut seen = 0;
+        for operation in operations.filter_map(|line| line.split('(').next()) {
+            let words = operation.split('_').map(|word| word[..1].to_uppercase() + &word[1..]);
+            let name: String = words.collect();
+            let own = ["DeleteObjects"].contains(&name.as_str());
+            assert_eq!(Action::of(&name, false).is_none(), own, "{name}");
+            seen += 1;
+        }
+        assert!(seen > 50, "{seen} operations");
+    }
+
+    #[test]
+    fn naming_a_version_is_another_action() {
+        for operation in ["GetObject", "HeadObject", "GetObjectAcl", "DeleteObject", "GetObjectTagging"] {
+            assert_ne!(Action::of(operation, false), Action::of(operation, true), "{operation}");
+        }
+    }
+}

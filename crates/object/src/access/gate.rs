@@ -7,14 +7,16 @@ use http::{Extensions, HeaderMap, Uri};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::{CopySource, PostObjectInput, PutObjectTaggingInput};
 use s3s::path::S3Path;
-use s3s::{S3Request, S3Result, s3_error};
+use s3s::{S3Request, S3Result};
 
 use super::action::Action;
+use super::auth::{identify, token_of};
 use super::guard::{Guard, denied};
+use super::policy::{Asked, Subject, Verdict};
 use super::request::{add_request_tags, parameter, request_context};
 use super::{acl, context::Context};
 use crate::fault::Result;
-use crate::identity::{Principal, Rights};
+use crate::identity::Rights;
 use crate::service::{Caller, Service};
 use crate::trace::{Seen, Trace};
 
@@ -36,24 +38,27 @@ impl Gate {
         Self { service }
     }
 
-    /// Who signed with this key, and from where.
-    pub async fn caller(&self, access_key: Option<&str>, extensions: &Extensions) -> S3Result<Caller> {
-        let principal = match access_key {
-            Some(access_key) => Some(self.principal(access_key).await?),
-            None => None,
+    /// Who signed with this key, and from where. A temporary key needs its token.
+    pub async fn caller(
+        &self,
+        access_key: Option<&str>,
+        token: Option<&str>,
+        extensions: &Extensions,
+    ) -> Result<Caller> {
+        let (principal, narrowed) = match access_key {
+            Some(access_key) => {
+                let caller = identify(&*self.service.identity, access_key, token).await?;
+                (Some(caller.principal), caller.narrowed)
+            }
+            None => (None, None),
         };
         let peer = extensions.get::<Peer>().copied();
         Ok(Caller {
             principal,
             address: peer.map(|peer| peer.address),
             secure: peer.is_some_and(|peer| peer.secure),
-            narrowed: None,
+            narrowed,
         })
-    }
-
-    async fn principal(&self, access_key: &str) -> S3Result<Principal> {
-        let key = self.service.identity.key(access_key).await;
-        key.map(|key| key.principal).ok_or_else(|| s3_error!(InvalidAccessKeyId))
     }
 }
 
@@ -61,7 +66,8 @@ impl Gate {
 impl S3Access for Gate {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         let access_key = cx.credentials().map(|credentials| credentials.access_key.clone());
-        let caller = self.caller(access_key.as_deref(), cx.extensions_mut()).await?;
+        let token = token_of(cx.uri(), cx.headers());
+        let caller = self.caller(access_key.as_deref(), token.as_deref(), cx.extensions_mut()).await?;
         if let Some(trace) = cx.extensions_mut().get::<Trace>().cloned() {
             trace.note(Seen {
                 operation: cx.s3_op().name().to_owned(),
@@ -80,22 +86,13 @@ impl S3Access for Gate {
         Ok(())
     }
 
-    /// The key of a form stands in its body, so the check comes here.
+    /// The key of a form stands in its body, so the check comes here. Its fields have become headers.
     async fn post_object(&self, req: &mut S3Request<PostObjectInput>) -> S3Result<()> {
         let caller = Caller::of(req)?;
         let guard = Guard::open(&self.service, caller, &req.input.bucket)?;
-        let mut context = request_context(caller, &req.uri, &req.headers);
-        if let Some(acl) = &req.input.acl {
-            context.set("s3:x-amz-acl", acl.as_str());
-            demand_manager(
-                caller,
-                !acl.as_str().starts_with("public") && acl.as_str() != "authenticated-read",
-            )?;
-        }
-        if let Some(tags) = &req.input.tagging {
-            add_request_tags(super::request::pairs(tags), &mut context);
-        }
-        Ok(guard.check(Action::PutObject, Some(&req.input.key), None, &context)?)
+        let context = request_context(caller, &req.uri, &req.headers);
+        guard.check(Action::PutObject, Some(&req.input.key), None, &context)?;
+        Ok(upload(&guard, caller, &req.headers, &req.input.key, &context)?)
     }
 
     /// The tags stand in the body; conditions may be about them.
@@ -128,7 +125,7 @@ struct Request<'a> {
 impl Request<'_> {
     fn of_account(&self, operation: &str) -> Result<()> {
         match Action::of(operation, false) {
-            Some(action) => self.own_account(action),
+            Some(action) => self.own_account(action, None),
             None => Err(denied()),
         }
     }
@@ -137,7 +134,7 @@ impl Request<'_> {
         match operation {
             "CreateBucket" => {
                 demand_manager(self.caller, acl::asks_private(self.headers))?;
-                self.own_account(Action::CreateBucket)
+                self.own_account(Action::CreateBucket, Some(bucket))
             }
             // Each key is checked on its own.
             "DeleteObjects" | "PostObject" => self.guard(bucket).map(|_| ()),
@@ -156,13 +153,7 @@ impl Request<'_> {
         let action = Action::of(operation, version.is_some()).ok_or_else(denied)?;
         guard.check(action, Some(key), version.as_deref(), &context)?;
         if action == Action::PutObject {
-            demand_manager(self.caller, acl::asks_private(self.headers))?;
-            if self.headers.contains_key("x-amz-object-lock-mode") {
-                guard.check(Action::PutObjectRetention, Some(key), None, &context)?;
-            }
-            if self.headers.contains_key("x-amz-object-lock-legal-hold") {
-                guard.check(Action::PutObjectLegalHold, Some(key), None, &context)?;
-            }
+            upload(&guard, self.caller, self.headers, key, &context)?;
             self.copy_source()?;
         }
         if action == Action::GetObjectAttributes || action == Action::GetObjectVersionAttributes {
@@ -207,13 +198,21 @@ impl Request<'_> {
         context
     }
 
-    /// What is asked of no bucket is the user's to do in its account.
-    fn own_account(&self, action: Action) -> Result<()> {
+    /// What is asked of no bucket that is there is the user's to do in its account.
+    fn own_account(&self, action: Action, bucket: Option<&str>) -> Result<()> {
         let principal = self.caller.principal.as_ref().ok_or_else(denied)?;
-        if principal.rights < action.rights() {
-            return Err(denied());
-        }
-        Ok(())
+        let resource = format!("arn:aws:s3:::{}", bucket.unwrap_or("*"));
+        let narrow = self.caller.narrowed.as_ref().is_none_or(|policy| {
+            let context = &request_context(self.caller, self.uri, self.headers);
+            let asked = Asked {
+                subject: Subject::User(principal),
+                action: action.name(),
+                resource: &resource,
+                context,
+            };
+            policy.verdict(&asked) == Verdict::Allow
+        });
+        if narrow && principal.rights >= action.rights() { Ok(()) } else { Err(denied()) }
     }
 }
 
@@ -221,4 +220,22 @@ impl Request<'_> {
 fn demand_manager(caller: &Caller, private: bool) -> Result<()> {
     let rights = caller.principal.as_ref().map_or(Rights::Manage, |principal| principal.rights);
     if private || rights == Rights::Manage { Ok(()) } else { Err(denied()) }
+}
+
+/// What an upload asks for beyond itself by its headers.
+fn upload(
+    guard: &Guard<'_>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    key: &str,
+    context: &Context,
+) -> Result<()> {
+    demand_manager(caller, acl::asks_private(headers))?;
+    if headers.contains_key("x-amz-object-lock-mode") {
+        guard.check(Action::PutObjectRetention, Some(key), None, context)?;
+    }
+    if headers.contains_key("x-amz-object-lock-legal-hold") {
+        guard.check(Action::PutObjectLegalHold, Some(key), None, context)?;
+    }
+    Ok(())
 }

@@ -15,6 +15,7 @@
 pub mod acl;
 mod action;
 mod auth;
+mod before;
 mod context;
 mod decide;
 mod gate;
@@ -22,11 +23,15 @@ mod guard;
 pub mod ownership;
 pub mod policy;
 mod request;
+mod session;
+mod sts;
 
 pub use action::{Action, Target};
-pub use auth::Auth;
+pub use auth::{Auth, secret};
+pub use before::before;
 pub use context::Context;
 pub use decide::{ENFORCED, PREFERRED, WRITER, is_enforced};
 pub use gate::{Gate, Peer};
 pub use guard::{Guard, authorize};
 pub use request::request_context;
+pub use sts::Sts;

@@ -79,7 +79,8 @@ async fn upload(service: &Service, gate: &Gate, bucket: &str, req: Request<Body>
         set(&mut fields, "bucket", bucket);
         policy.check(&fields)?;
     }
-    let caller = gate.caller(access_key.as_deref(), &head.extensions).await?;
+    let token = form.field("x-amz-security-token");
+    let caller = gate.caller(access_key.as_deref(), token, &head.extensions).await?;
     let after = After::of(&form.fields, bucket, &key);
     let mut input = input(&form.fields, bucket, &key)?;
     let headers = headers(&form.fields)?;

@@ -7,6 +7,7 @@ use s3s::S3ErrorCode;
 use sha1::Sha1;
 use sha2::Sha256;
 
+use crate::access;
 use crate::fault::{Fault, Result};
 use crate::identity::Identity;
 
@@ -30,12 +31,7 @@ pub async fn check(identity: &dyn Identity, fields: &[(String, String)]) -> Resu
         None => needed("awsaccesskeyid")?,
     };
     let signature = needed(if credential.is_some() { "x-amz-signature" } else { "signature" })?;
-    let key = identity.key(access_key).await.ok_or_else(|| {
-        Fault::new(
-            S3ErrorCode::InvalidAccessKeyId,
-            "The AWS Access Key Id you provided does not exist in our records.",
-        )
-    })?;
+    let secret = access::secret(identity, access_key).await?;
     let good = match credential {
         Some(credential) => {
             if needed("x-amz-algorithm")? != ALGORITHM {
@@ -45,11 +41,11 @@ pub async fn check(identity: &dyn Identity, fields: &[(String, String)]) -> Resu
                 ));
             }
             let date = needed("x-amz-date")?;
-            is_v4(&key.secret, credential, date, policy, signature)?
+            is_v4(&secret, credential, date, policy, signature)?
         }
         None => {
             let given = STANDARD.decode(signature).unwrap_or_default();
-            mac::<Hmac<Sha1>>(key.secret.as_bytes(), policy.as_bytes()).verify_slice(&given).is_ok()
+            mac::<Hmac<Sha1>>(secret.as_bytes(), policy.as_bytes()).verify_slice(&given).is_ok()
         }
     };
     if !good {

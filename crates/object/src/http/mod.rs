@@ -16,13 +16,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{Body, HttpError, HttpResponse};
+use s3s::{Body, HttpError, HttpResponse, S3Error};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Gate, Peer};
+use crate::access::{self, Gate, Peer, Sts};
 use crate::form;
 use crate::log::{Line, Log};
 use crate::service::Service;
@@ -64,6 +64,7 @@ impl Server {
         builder.set_host(host::Hosts::new(&service.config.domains));
         builder.set_auth(crate::access::Auth::new(service.identity.clone()));
         builder.set_access(Gate::new(service.clone()));
+        builder.set_route(Sts::new(service.clone()));
         let hosts = host::Hosts::new(&service.config.domains);
         let websites = host::Hosts::new(&service.config.website_domains);
         let gate = Gate::new(service.clone());
@@ -174,15 +175,22 @@ impl Edge {
                 let why = "Insufficient information. Origin request header needed.";
                 cors::refused(StatusCode::BAD_REQUEST, "BadRequest", why)
             }
-            _ => match self.form_bucket(&req) {
-                Some(bucket) => form::post(&self.service, &self.gate, &bucket, req).await,
-                None => self.s3.call(req).await?,
-            },
+            _ => self.serve(req).await?,
         };
         if let (Some(origin), Some(bucket)) = (&origin, &bucket) {
             cors::mark(&self.service, bucket, origin, response.headers_mut());
         }
         Ok(response)
+    }
+
+    async fn serve(&self, req: Request<Body>) -> Result<HttpResponse, HttpError> {
+        if let Err(fault) = access::before(req.uri(), req.headers(), jiff::Timestamp::now()) {
+            return S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)));
+        }
+        match self.form_bucket(&req) {
+            Some(bucket) => Ok(form::post(&self.service, &self.gate, &bucket, req).await),
+            None => self.s3.call(req).await,
+        }
     }
 
     /// The bucket that a form is posted to. The library would hold its file in memory.

@@ -166,7 +166,7 @@ impl Condition {
         let fixed = match self.test {
             Test::Address => self.values.iter().all(|value| is_narrow(value)),
             Test::Text { wild, .. } => {
-                self.values.iter().all(|value| !value.contains("${") && !(wild && value.contains(['*', '?'])))
+                !self.values.iter().any(|value| value.contains("${") || wild && value.contains(['*', '?']))
             }
             Test::Arn => self.values.iter().all(|value| !value.contains(['*', '?', '$'])),
             _ => false,

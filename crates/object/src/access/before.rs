@@ -1,0 +1,160 @@
+//! What is wrong with the way a request is signed, as far as that can be seen without a secret.
+//!
+//! s3s checks signatures. It looks at neither the age of version 2 signatures nor
+//! at headers that a version 4 signature leaves out, which whoever holds a presigned
+//! address could add.
+
+use http::{HeaderMap, Uri, header};
+use jiff::Timestamp;
+use s3s::S3ErrorCode;
+
+use super::request::pairs;
+use crate::fault::{Fault, Result};
+
+/// How far clocks may be apart.
+const SKEW_SECONDS: i64 = 15 * 60;
+/// The longest life of a presigned address.
+const EXPIRES_MAX: i64 = 7 * 24 * 60 * 60;
+/// Headers that say nothing about what a request does.
+const HARMLESS: &[&str] =
+    &["x-amz-cf-id", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token", "x-amz-user-agent"];
+
+/// Refuses what no signature can make good. To be asked before the request goes to s3s.
+pub fn before(uri: &Uri, headers: &HeaderMap, now: Timestamp) -> Result<()> {
+    let query: Vec<(String, String)> = pairs(uri.query().unwrap_or_default()).collect();
+    let parameter =
+        |name: &str| query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    if let Some(authorization) = headers.get(header::AUTHORIZATION) {
+        let text = authorization.to_str().unwrap_or_default().trim();
+        return match text.split_once(' ') {
+            _ if text.is_empty() => Err(denied("The Authorization header is empty")),
+            Some(("AWS", rest)) if rest.contains(':') => check_date(headers, now),
+            Some(("AWS4-HMAC-SHA256", rest)) => {
+                let signed = rest.split(',').find_map(|part| part.trim().strip_prefix("SignedHeaders="));
+                check_signed(headers, signed)
+            }
+            _ => Err(Fault::new(S3ErrorCode::InvalidArgument, "Unsupported Authorization Type")),
+        };
+    }
+    if parameter("X-Amz-Signature").is_some() {
+        let expires = parameter("X-Amz-Expires").and_then(|text| text.parse::<i64>().ok());
+        if !expires.is_some_and(|expires| (1..=EXPIRES_MAX).contains(&expires)) {
+            return Err(denied("X-Amz-Expires must be from 1 second to 7 days"));
+        }
+        return check_signed(headers, parameter("X-Amz-SignedHeaders"));
+    }
+    Ok(())
+}
+
+/// Version 2 signs a date, which must be near.
+fn check_date(headers: &HeaderMap, now: Timestamp) -> Result<()> {
+    let date = headers.get("x-amz-date").or_else(|| headers.get(header::DATE));
+    let date = date.and_then(|date| date.to_str().ok()).and_then(moment);
+    let date = date.filter(|date| date.as_second() >= 0);
+    let date = date.ok_or_else(|| denied("The request has no valid date"))?;
+    if (now.as_second() - date.as_second()).abs() > SKEW_SECONDS {
+        return Err(Fault::new(
+            S3ErrorCode::RequestTimeTooSkewed,
+            "The difference between the request time and the current time is too large.",
+        ));
+    }
+    Ok(())
+}
+
+fn moment(text: &str) -> Option<Timestamp> {
+    if let Ok(date) = jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text) {
+        return Some(date);
+    }
+    let date = jiff::fmt::strtime::parse("%Y%m%dT%H%M%SZ", text).ok()?.to_datetime().ok()?;
+    Some(date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+}
+
+/// Every header that changes what a request does must be signed.
+fn check_signed(headers: &HeaderMap, signed: Option<&str>) -> Result<()> {
+    let signed = signed.unwrap_or_default();
+    let is_signed = |name: &str| signed.split(';').any(|known| known.eq_ignore_ascii_case(name));
+    let mut names = headers.keys().map(|name| name.as_str());
+    let loose = names.find(|name| name.starts_with("x-amz-") && !HARMLESS.contains(name) && !is_signed(name));
+    match loose {
+        Some(name) => {
+            Err(denied(format!("There were headers present in the request which were not signed: {name}")))
+        }
+        None if !is_signed("host") => Err(denied("The header host was not signed")),
+        None => Ok(()),
+    }
+}
+
+fn denied(message: impl Into<std::borrow::Cow<'static, str>>) -> Fault {
+    Fault::new(S3ErrorCode::AccessDenied, message)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const V4: &str = "AWS4-HMAC-SHA256 Credential=K/20260101/us-east-1/s3/aws4_request, SignedHeaders=host;x-amz-acl;x-amz-date, Signature=00";
+
+    fn verdict(uri: &str, headers: &[(&'static str, &str)]) -> &'static str {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, value.parse().unwrap());
+        }
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        match before(&uri.parse().unwrap(), &map, now) {
+            Ok(()) => "ok",
+            Err(Fault::S3(S3ErrorCode::AccessDenied, _)) => "AccessDenied",
+            Err(Fault::S3(S3ErrorCode::InvalidArgument, _)) => "InvalidArgument",
+            Err(Fault::S3(S3ErrorCode::RequestTimeTooSkewed, _)) => "RequestTimeTooSkewed",
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn authorization_headers() {
+        let v2 = |date: &'static str| verdict("/b", &[("authorization", "AWS K:S"), ("x-amz-date", date)]);
+        assert_eq!(verdict("/b", &[]), "ok");
+        assert_eq!(verdict("/b", &[("authorization", "")]), "AccessDenied");
+        assert_eq!(verdict("/b", &[("authorization", "AWS HAHAHA")]), "InvalidArgument");
+        assert_eq!(verdict("/b", &[("authorization", "Basic abc")]), "InvalidArgument");
+        assert_eq!(verdict("/b", &[("authorization", "AWS K:S")]), "AccessDenied");
+        assert_eq!(v2("Thu, 01 Jan 2026 00:10:00 GMT"), "ok");
+        assert_eq!(v2("20260101T001000Z"), "ok");
+        assert_eq!(v2("Thu, 01 Jan 2026 00:20:00 GMT"), "RequestTimeTooSkewed");
+        assert_eq!(v2("Tue, 07 Jul 2010 21:53:04 GMT"), "RequestTimeTooSkewed");
+        assert_eq!(v2("Tue, 07 Jul 9999 21:53:04 GMT"), "RequestTimeTooSkewed");
+        assert_eq!(v2("Tue, 07 Jul 1950 21:53:04 GMT"), "AccessDenied");
+        assert_eq!(v2("Bad Date"), "AccessDenied");
+        assert_eq!(v2(""), "AccessDenied");
+    }
+
+    #[test]
+    fn headers_that_act_are_signed() {
+        assert_eq!(verdict("/b/k", &[("authorization", V4), ("x-amz-acl", "private")]), "ok");
+        assert_eq!(verdict("/b/k", &[("authorization", V4), ("x-amz-copy-source", "a/b")]), "AccessDenied");
+        let presigned = "/b/k?X-Amz-Signature=0&X-Amz-Expires=60&X-Amz-SignedHeaders=host";
+        assert_eq!(verdict(presigned, &[("x-amz-content-sha256", "UNSIGNED-PAYLOAD")]), "ok");
+        assert_eq!(verdict(presigned, &[("x-amz-copy-source", "secret/key")]), "AccessDenied");
+        assert_eq!(verdict(presigned, &[("x-amz-acl", "public-read")]), "AccessDenied");
+        let listed = "/b/k?X-Amz-Signature=0&X-Amz-Expires=60&X-Amz-SignedHeaders=host%3Bx-amz-acl";
+        assert_eq!(verdict(listed, &[("x-amz-acl", "public-read")]), "ok");
+        let hostless = "/b/k?X-Amz-Signature=0&X-Amz-Expires=60&X-Amz-SignedHeaders=range";
+        assert_eq!(verdict(hostless, &[]), "AccessDenied");
+    }
+
+    #[test]
+    fn presigned_addresses_live_up_to_a_week() {
+        for (expires, answer) in [
+            ("1", "ok"),
+            ("604800", "ok"),
+            ("604801", "AccessDenied"),
+            ("0", "AccessDenied"),
+            ("-7", "AccessDenied"),
+            ("", "AccessDenied"),
+        ] {
+            let uri = format!("/b/k?X-Amz-Signature=0&X-Amz-SignedHeaders=host&X-Amz-Expires={expires}");
+            assert_eq!(verdict(&uri, &[]), answer, "{expires}");
+        }
+    }
+}
