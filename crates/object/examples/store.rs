@@ -73,6 +73,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut config = Config::new(PathBuf::from(data), listen.parse()?);
     config.locations = vec!["default".into()];
+    config.domains = vec!["localhost".into()];
     if let Some(seconds) = rest.first() {
         config.day_set(Duration::from_secs(seconds.parse()?));
     }

@@ -16,11 +16,11 @@ const LOG_DELIVERY: &str = "http://acs.amazonaws.com/groups/s3/LogDelivery";
 
 const CANNED: &str = "x-amz-acl";
 const GRANTS: [(&str, Permission); 5] = [
-    ("x-amz-grant-full-control", Permission::FullControl),
     ("x-amz-grant-read", Permission::Read),
     ("x-amz-grant-write", Permission::Write),
     ("x-amz-grant-read-acp", Permission::ReadAcp),
     ("x-amz-grant-write-acp", Permission::WriteAcp),
+    ("x-amz-grant-full-control", Permission::FullControl),
 ];
 
 /// The list that a canned name stands for. `bucket` is the owner of the bucket, if the list is an object's.
@@ -203,9 +203,11 @@ pub fn owner(account: &Account) -> dto::Owner {
     dto::Owner { id: Some(account.id.to_string()), display_name: Some(account.name.to_string()) }
 }
 
-/// The grants as answers show them.
+/// The grants as answers show them: groups first.
 pub fn grants(acl: &Acl) -> Vec<dto::Grant> {
-    let grants = acl.grants.iter().map(|grant| {
+    let mut grants: Vec<&Grant> = acl.grants.iter().collect();
+    grants.sort_by_key(|grant| matches!(grant.to, Grantee::Account(_)));
+    let grants = grants.into_iter().map(|grant| {
         let group = |uri: &str| dto::Grantee {
             display_name: None,
             email_address: None,
@@ -353,7 +355,7 @@ mod tests {
             ("x-amz-grant-write-acp", "EMAILADDRESS=bob@example.com"),
         ]);
         let acl = acl.unwrap().unwrap();
-        assert_eq!(lines(&acl), ["bob: READ", "AllUsers: READ", "bob: WRITE_ACP"]);
+        assert_eq!(lines(&acl), ["AllUsers: READ", "bob: READ", "bob: WRITE_ACP"]);
         assert_eq!(acl.owner, account("ann"));
     }
 

@@ -28,7 +28,7 @@ impl<'a> Guard<'a> {
     pub fn open(service: &Service, caller: &'a Caller, bucket: &str) -> Result<Self> {
         let view = service.engine.read()?;
         let bucket = view.bucket(bucket)?;
-        let policy = bucket.policy.as_deref().map(Policy::trusted).transpose()?;
+        let policy = bucket.policy.as_deref().map(Policy::kept);
         let public = policy.as_ref().is_some_and(Policy::is_public);
         Ok(Self { caller, view, bucket, policy, public })
     }
@@ -130,6 +130,15 @@ fn resource(bucket: &str, key: Option<&str>) -> String {
         Some(key) => format!("arn:aws:s3:::{bucket}/{key}"),
         None => format!("arn:aws:s3:::{bucket}"),
     }
+}
+
+/// Whether the policy of a bucket lets a part of the cloud act on a key, such as `logging.s3.amazonaws.com`.
+pub fn service_may(bucket: &Bucket, service: &str, action: Action, key: &str, context: &Context) -> bool {
+    let Some(policy) = bucket.policy.as_deref().map(Policy::kept) else { return false };
+    let resource = resource(&bucket.name, Some(key));
+    let asked =
+        Asked { subject: Subject::Service(service), action: action.name(), resource: &resource, context };
+    policy.verdict(&asked) == Verdict::Allow
 }
 
 /// Whether the caller may do this too: the source of a copy, a key of a multi-delete, the bypass of a lock.

@@ -32,6 +32,6 @@ pub use before::before;
 pub use context::Context;
 pub use decide::{ENFORCED, PREFERRED, WRITER, is_enforced};
 pub use gate::{Gate, Peer};
-pub use guard::{Guard, authorize};
+pub use guard::{Guard, authorize, service_may};
 pub use request::request_context;
 pub use sts::Sts;

@@ -59,7 +59,7 @@ pub async fn get_bucket_policy_status(
     req: Req<GetBucketPolicyStatusInput>,
 ) -> Answer<GetBucketPolicyStatusOutput> {
     let bucket = read(service, &req.input.bucket)?;
-    let rules = bucket.policy.as_deref().map(Rules::trusted).transpose()?;
+    let rules = bucket.policy.as_deref().map(Rules::kept);
     let listed = acl::is_public(&bucket.acl) && !access::is_enforced(&bucket);
     let public = listed || rules.is_some_and(|rules| rules.is_public());
     let policy_status = Some(PolicyStatus { is_public: Some(public) });

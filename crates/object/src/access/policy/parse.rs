@@ -7,7 +7,6 @@ use super::condition::Condition;
 use super::pattern;
 use super::subject::Name;
 use super::{Names, Policy, Principals, Statement};
-use crate::engine::EngineError;
 use crate::fault::{Fault, Result};
 
 /// The most bytes of a policy.
@@ -64,10 +63,21 @@ impl Policy {
         Ok(Self { statements })
     }
 
-    /// Reads a policy that was checked when it was stored.
-    pub fn trusted(text: &str) -> Result<Self> {
-        let kept = Self::parse(text, For::Kept);
-        kept.map_err(|error| EngineError::Index(format!("a policy that was kept: {error}")).into())
+    /// Reads a policy that was checked when it was stored. One that cannot be read denies everything,
+    /// so that only its owner can pass, to replace it.
+    pub fn kept(text: &str) -> Self {
+        Self::parse(text, For::Kept).unwrap_or_else(|error| {
+            tracing::error!(%error, "a policy that was kept cannot be read; it denies everything");
+            let all = || Names { except: false, patterns: vec!["*".to_owned()] };
+            let deny = Statement {
+                allow: false,
+                principals: Principals::Only(vec![Name::Everyone]),
+                actions: all(),
+                resources: all(),
+                conditions: Vec::new(),
+            };
+            Self { statements: vec![deny] }
+        })
     }
 }
 

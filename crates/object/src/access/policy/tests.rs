@@ -433,3 +433,10 @@ fn a_session_is_narrowed_for_its_holder() {
     let named = r#"{"Statement":{"Effect":"Allow","Principal":"*","Action":"*","Resource":"*"}}"#;
     assert!(Policy::parse(named, For::Session).is_err());
 }
+
+#[test]
+fn a_kept_policy_that_cannot_be_read_denies() {
+    let policy = Policy::kept("{\"Statement\":[]}");
+    assert_eq!(get(&policy, Subject::User(&user("a1", "ann")), &Context::new()), Verdict::Deny);
+    assert!(!policy.is_public());
+}

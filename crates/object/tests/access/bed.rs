@@ -1,0 +1,247 @@
+//! A store with a few users, and a client that signs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use hmac::{Hmac, KeyInit, Mac};
+use object::identity::{Account, Identity, Key, Principal, Rights};
+use object::{Config, Store};
+use reqwest::{Method, StatusCode};
+use sha2::{Digest, Sha256};
+
+/// Access keys are the users' names.
+struct Users(Mutex<BTreeMap<String, Principal>>);
+
+fn account(id: &str) -> Account {
+    Account { id: id.into(), name: id.into() }
+}
+
+#[async_trait::async_trait]
+impl Identity for Users {
+    async fn key(&self, id: &str) -> Option<Key> {
+        let principal = self.0.lock().unwrap().get(id).cloned()?;
+        Some(Key { secret: format!("secret of {id}").into(), principal })
+    }
+
+    async fn account(&self, id: &str) -> Option<Account> {
+        let users = self.0.lock().unwrap();
+        users.values().find(|user| *user.account.id == *id).map(|user| user.account.clone())
+    }
+
+    async fn account_by_email(&self, _: &str) -> Option<Account> {
+        None
+    }
+
+    async fn user_exists(&self, account: &str, user: &str) -> bool {
+        let users = self.0.lock().unwrap();
+        users.values().any(|known| *known.account.id == *account && *known.user == *user)
+    }
+
+    async fn quota(&self, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn root_key(&self) -> [u8; 32] {
+        [9; 32]
+    }
+}
+
+pub struct Bed {
+    store: Store,
+    users: Arc<Users>,
+    http: reqwest::Client,
+    _data: tempfile::TempDir,
+}
+
+/// What an answer says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+}
+
+impl Answer {
+    /// The text of an element.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let (_, rest) = self.body.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0)
+    }
+
+    /// `ok`, or the code of the error.
+    pub fn code(&self) -> &str {
+        match self.status {
+            200..=299 => "ok",
+            _ => self.text("Code").unwrap_or("?"),
+        }
+    }
+}
+
+/// Who signs.
+#[derive(Debug, Clone)]
+pub struct Signer {
+    pub id: String,
+    pub secret: String,
+    pub token: Option<String>,
+}
+
+/// The signer with a user's own key.
+pub fn user(name: &str) -> Signer {
+    Signer { id: name.into(), secret: format!("secret of {name}"), token: None }
+}
+
+impl Bed {
+    /// Users `admin`, `member`, `viewer` of account `home`, and `other` of account `away`.
+    pub async fn start() -> Self {
+        let users = [
+            ("admin", "home", Rights::Manage),
+            ("member", "home", Rights::Write),
+            ("viewer", "home", Rights::Read),
+            ("other", "away", Rights::Manage),
+        ];
+        let users = users.map(|(name, tenant, rights)| {
+            let principal = Principal {
+                account: account(tenant),
+                user: name.into(),
+                rights,
+                operator: false,
+                session: None,
+            };
+            (name.to_owned(), principal)
+        });
+        let users = Arc::new(Users(Mutex::new(users.into_iter().collect())));
+        let data = tempfile::tempdir().unwrap();
+        let config = Config::new(data.path().to_owned(), "127.0.0.1:0".parse().unwrap());
+        let store = Store::start(config, users.clone()).await.unwrap();
+        Self { store, users, http: reqwest::Client::new(), _data: data }
+    }
+
+    pub async fn stop(self) {
+        drop(self.http);
+        self.store.stop().await;
+    }
+
+    /// Takes a user's key away.
+    pub fn remove(&self, name: &str) {
+        self.users.0.lock().unwrap().remove(name);
+    }
+
+    pub fn host(&self) -> String {
+        self.store.address().to_string()
+    }
+
+    /// Sends as it is.
+    pub async fn raw(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let method: Method = method.parse().unwrap();
+        let mut req = self.http.request(method, format!("http://{}{target}", self.host()));
+        for (name, value) in headers {
+            req = req.header(*name, *value);
+        }
+        let response = req.body(body.to_owned()).send().await.unwrap();
+        let status: StatusCode = response.status();
+        Answer { status: status.as_u16(), body: response.text().await.unwrap() }
+    }
+
+    /// Signs by a header and sends.
+    pub async fn call(&self, by: &Signer, method: &str, target: &str, body: &str) -> Answer {
+        self.call_with(by, method, target, &[], body).await
+    }
+
+    /// Signs all of the headers, too.
+    pub async fn call_with(
+        &self,
+        by: &Signer,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let now = stamp();
+        let host = self.host();
+        let digest = hex::encode(Sha256::digest(body.as_bytes()));
+        let mut signed: BTreeMap<&str, &str> = headers.iter().copied().collect();
+        signed.extend([("host", host.as_str()), ("x-amz-date", &now), ("x-amz-content-sha256", &digest)]);
+        if let Some(token) = &by.token {
+            signed.insert("x-amz-security-token", token);
+        }
+        let names = signed.keys().copied().collect::<Vec<_>>().join(";");
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let lines: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let canonical = format!("{method}\n{path}\n{}\n{lines}\n{names}\n{digest}", canonical_query(query));
+        let scope = format!("{}/us-east-1/s3/aws4_request", &now[..8]);
+        let signature = sign(&by.secret, &now, &scope, &canonical);
+        let authorization = format!(
+            "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}",
+            by.id
+        );
+        signed.insert("authorization", &authorization);
+        signed.remove("host");
+        let headers: Vec<(&str, &str)> = signed.into_iter().collect();
+        self.raw(method, target, &headers, body).await
+    }
+
+    /// A presigned target.
+    pub fn presign(&self, by: &Signer, method: &str, path: &str, expires: &str) -> String {
+        let now = stamp();
+        let scope = format!("{}/us-east-1/s3/aws4_request", &now[..8]);
+        let mut query = format!(
+            "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={}&X-Amz-Date={now}&X-Amz-Expires={expires}",
+            format!("{}/{scope}", by.id).replace('/', "%2F")
+        );
+        if let Some(token) = &by.token {
+            query.push_str(&format!("&X-Amz-Security-Token={token}"));
+        }
+        query.push_str("&X-Amz-SignedHeaders=host");
+        let canonical = format!(
+            "{method}\n{path}\n{}\nhost:{}\n\nhost\nUNSIGNED-PAYLOAD",
+            canonical_query(&query),
+            self.host()
+        );
+        let signature = sign(&by.secret, &now, &scope, &canonical);
+        format!("{path}?{query}&X-Amz-Signature={signature}")
+    }
+
+    /// Asks the token service.
+    pub async fn sts(&self, by: Option<&Signer>, form: &str) -> Answer {
+        let kind = ("content-type", "application/x-www-form-urlencoded");
+        match by {
+            Some(by) => self.call_with(by, "POST", "/", &[kind], form).await,
+            None => self.raw("POST", "/", &[kind], form).await,
+        }
+    }
+
+    /// The credentials of a session.
+    pub async fn session(&self, by: &Signer, form: &str) -> Signer {
+        let answer = self.sts(Some(by), form).await;
+        assert_eq!(answer.code(), "ok", "{}", answer.body);
+        let text = |name| answer.text(name).unwrap().to_owned();
+        Signer { id: text("AccessKeyId"), secret: text("SecretAccessKey"), token: Some(text("SessionToken")) }
+    }
+}
+
+fn stamp() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+fn canonical_query(query: &str) -> String {
+    let mut pairs: Vec<String> = query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| if pair.contains('=') { pair.to_owned() } else { format!("{pair}=") })
+        .collect();
+    pairs.sort();
+    pairs.join("&")
+}
+
+fn mac(key: &[u8], text: &str) -> Vec<u8> {
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).unwrap();
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().to_vec()
+}
+
+fn sign(secret: &str, now: &str, scope: &str, canonical: &str) -> String {
+    let digest = hex::encode(Sha256::digest(canonical.as_bytes()));
+    let text = format!("AWS4-HMAC-SHA256\n{now}\n{scope}\n{digest}");
+    let first = format!("AWS4{secret}").into_bytes();
+    let key = scope.split('/').fold(first, |key, step| mac(&key, step));
+    hex::encode(mac(&key, &text))
+}
