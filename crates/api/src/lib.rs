@@ -4,6 +4,7 @@
 //! fields, answers may grow new ones. Errors travel as problem details
 //! (RFC 9457) and come out of the client as [`model::Error`] again.
 
+pub mod bucket;
 pub mod client;
 pub mod event;
 pub mod exec;
@@ -15,6 +16,7 @@ pub mod place;
 pub mod problem;
 pub mod workload;
 
+pub use bucket::{Bucket, BucketQuota, ObjectStore, S3Session};
 pub use client::{
     Client, ExecOptions, ExecReceiver, ExecSender, ExecStream, ListQuery, LogsOptions, Upload, WatchStream,
 };

@@ -23,6 +23,7 @@
 pub mod access;
 pub mod checksum;
 pub mod condition;
+pub mod client;
 pub mod config;
 pub mod engine;
 pub mod fault;
@@ -30,6 +31,7 @@ pub mod form;
 pub mod headers;
 pub mod http;
 pub mod identity;
+pub mod inventory;
 pub mod lifecycle;
 pub mod listing;
 pub mod lock;

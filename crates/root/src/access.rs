@@ -2,9 +2,9 @@
 //! document are made from it, so that nothing is served that does not stand here.
 
 use api::{
-    AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Enrolment, EnrolmentCreate, Image, ImagePull,
+    AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, Enrolment, EnrolmentCreate, Image, ImagePull,
     Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, Page, PasswordChange,
-    PlaceModeSet, PlatformHealth, QuotaReport, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User,
+    ObjectStore, PlaceModeSet, PlatformHealth, QuotaReport, S3Session, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User,
     UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback,
     WorkloadScale, WorkloadUpdate, Zone,
 };
@@ -15,7 +15,7 @@ use model::{Event, Quota, Role, Sample};
 use utoipa::ToSchema;
 
 use crate::cloud::Shared;
-use crate::http::{app, identity, image, instance, place, stream, system, workload};
+use crate::http::{app, bucket, identity, image, instance, place, stream, system, workload};
 use crate::openapi::{Content, Shape};
 use crate::ops;
 
@@ -167,6 +167,7 @@ pub fn table() -> Vec<Route> {
     all.extend(image_routes());
     all.extend(session_routes());
     all.extend(identity_routes());
+    all.extend(bucket_routes());
     all.extend(place_routes());
     all
 }
@@ -382,6 +383,30 @@ fn session_routes() -> Vec<Route> {
             .tenant()
             .says("Ends an access key")
             .done(),
+    ]
+}
+
+fn bucket_routes() -> Vec<Route> {
+    vec![
+        route(Get, "/v1/buckets", "bucket_list", VIEWER, bucket::bucket_list)
+            .tenant()
+            .says("Lists buckets and what they hold")
+            .pages::<Bucket>(ops::bucket::FILTERS),
+        route(Get, "/v1/buckets/{name}", "bucket_get", VIEWER, bucket::bucket_get)
+            .tenant()
+            .says("One bucket and what it holds")
+            .gives::<Bucket>(200),
+        route(Put, "/v1/buckets/{name}/quota", "bucket_quota_set", ADMIN, bucket::bucket_quota_set)
+            .tenant()
+            .says("Sets the most bytes that a bucket may hold")
+            .takes::<BucketQuota>()
+            .gives::<Bucket>(200),
+        route(Post, "/v1/s3/session", "s3_session", VIEWER, bucket::s3_session)
+            .says("Gives credentials for S3 that end by themselves")
+            .gives::<S3Session>(200),
+        route(Get, "/v1/object-store", "object_store", OPERATOR, bucket::object_store)
+            .says("What the object store holds")
+            .gives::<ObjectStore>(200),
     ]
 }
 

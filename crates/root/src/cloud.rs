@@ -26,6 +26,13 @@ const ADDRESS_REFILL_MS: u64 = 2_000;
 
 pub type Shared = Arc<Cloud>;
 
+/// The object store of this server.
+pub struct Objects {
+    pub service: object::service::Service,
+    /// Where clients reach it.
+    pub endpoint: String,
+}
+
 /// One per process.
 pub struct Cloud {
     pub config: Config,
@@ -40,6 +47,8 @@ pub struct Cloud {
     /// Which of several root servers does what.
     pub duties: Duties,
     pub replica: Replica,
+    /// The object store, if this server runs one; set once it does.
+    pub objects: std::sync::OnceLock<Objects>,
     pub(crate) gates: Gates,
     pub(crate) logins: RateLimit,
     pub(crate) addresses: RateLimit,
@@ -81,6 +90,7 @@ impl Cloud {
             passwords: Passwords::new().await?,
             metrics: Metrics::new(),
             healer: Healer::default(),
+            objects: std::sync::OnceLock::new(),
             logins: RateLimit::new(LOGIN_BURST, LOGIN_REFILL_MS),
             addresses: RateLimit::new(ADDRESS_BURST, ADDRESS_REFILL_MS),
         }))

@@ -3,6 +3,7 @@
 //! It speaks plain REST to one base URL with one bearer token. Answers that are
 //! problems come back as [`model::Error`] with their kind, field and hint.
 
+mod bucket;
 mod identity;
 mod image;
 mod instance;

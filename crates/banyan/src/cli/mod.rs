@@ -6,6 +6,7 @@
 
 pub mod app;
 pub mod apply;
+pub mod bucket;
 pub mod completion;
 pub mod context;
 pub mod delete;
@@ -17,6 +18,7 @@ pub mod instance;
 pub mod key;
 pub mod login;
 pub mod node;
+pub mod object;
 pub mod parse;
 pub mod place;
 pub mod quota;
@@ -148,6 +150,12 @@ pub enum Command {
     /// What instances boot from: import, pull, list, delete.
     #[command(visible_alias = "images")]
     Image(image::Arguments),
+    /// Buckets of the object store (S3).
+    #[command(visible_alias = "buckets")]
+    Bucket(bucket::Arguments),
+    /// Objects in buckets: put, get, list, sync, share by a link.
+    #[command(visible_alias = "objects")]
+    Object(object::Arguments),
     /// Create and change what files describe; run it again and nothing changes.
     Apply(apply::Arguments),
     /// Remove what files describe.
@@ -249,6 +257,8 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Instance(args) => instance::run(&open()?, args).await,
         Command::Ps(args) => instance::list::run(&open()?, args).await.map(|()| 0),
         Command::Image(args) => image::run(&open()?, args).await.map(|()| 0),
+        Command::Bucket(args) => bucket::run(&open()?, args).await.map(|()| 0),
+        Command::Object(args) => object::run(&open()?, args).await.map(|()| 0),
         Command::Apply(args) => apply::run(globals, args).await,
         Command::Delete(args) => delete::run(globals, args).await.map(|()| 0),
         Command::Workload(args) => workload::run(&open()?, args).await.map(|()| 0),

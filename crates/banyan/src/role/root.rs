@@ -120,7 +120,10 @@ async fn object_start(options: &RootOptions, cloud: &root::Shared) -> Result<Opt
     let Some(config) = options.object.clone() else { return Ok(None) };
     sal::folder_private(&config.data)?;
     let directory = Arc::new(root::directory::Directory(cloud.clone()));
-    object::Store::start(config, directory).await.map(Some)
+    let store = object::Store::start(config, directory).await?;
+    let endpoint = s3_url(options, store.address());
+    let _ = cloud.objects.set(root::cloud::Objects { service: store.service().clone(), endpoint });
+    Ok(Some(store))
 }
 
 /// The CA, and the other root servers. With SQLite this root is alone and its CA lies in its folder.
@@ -228,6 +231,13 @@ async fn admin_ensure(options: &RootOptions, cloud: &Cloud) -> Result<Option<Adm
 /// Where zones and other root servers reach this one: its first name, and the port that it got.
 fn link_url(options: &RootOptions, link: &HttpsParent) -> String {
     format!("https://{}:{}", host(options), link.address().port())
+}
+
+fn s3_url(options: &RootOptions, listen: SocketAddr) -> String {
+    match listen.ip().is_unspecified() {
+        true => format!("http://{}:{}", host(options), listen.port()),
+        false => format!("http://{listen}"),
+    }
 }
 
 fn rest_url(options: &RootOptions) -> String {

@@ -5,6 +5,7 @@
 //! ```
 
 pub mod app;
+pub mod bucket;
 pub mod extract;
 pub mod guard;
 pub mod identity;

@@ -113,6 +113,14 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64
     let images = snapshot.images.values().filter(|image| image.tenant == row.id).count();
     let workloads = snapshot.workload_names.get(&row.id).map_or(0, |names| names.len());
     let apps = snapshot.app_names.get(&row.id).map_or(0, |names| names.len());
+    let buckets = match cloud.objects.get() {
+        Some(objects) => object::inventory::owned(&objects.service, row.id.as_str(), 1000)?,
+        None => 0,
+    };
+    if buckets > 0 {
+        return Err(Error::conflict(format!("the tenant '{name}' still has buckets ({buckets})"))
+            .hint("delete those first"));
+    }
     if instances > 0 || users > 0 || images > 0 || workloads > 0 || apps > 0 {
         return Err(Error::conflict(format!(
             "the tenant '{name}' still has {instances} instances, {users} users, {images} images, {workloads} workloads and {apps} apps"

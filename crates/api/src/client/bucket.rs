@@ -1,0 +1,31 @@
+//! Buckets.
+
+use model::Result;
+use reqwest::Method;
+
+use super::{Client, ListQuery, segment};
+use crate::{Bucket, BucketQuota, ObjectStore, Page, S3Session};
+
+impl Client {
+    pub async fn bucket_list(&self, query: &ListQuery) -> Result<Page<Bucket>> {
+        self.list("/v1/buckets", query).await
+    }
+
+    pub async fn bucket_get(&self, name: &str) -> Result<Bucket> {
+        self.get(&format!("/v1/buckets/{}", segment(name))).await
+    }
+
+    pub async fn bucket_quota_set(&self, name: &str, quota: &BucketQuota) -> Result<Bucket> {
+        let path = format!("/v1/buckets/{}/quota", segment(name));
+        self.json(self.request(Method::PUT, &path).json(quota)).await
+    }
+
+    /// Credentials with which the caller may speak S3 for a while.
+    pub async fn s3_session(&self) -> Result<S3Session> {
+        self.json(self.request(Method::POST, "/v1/s3/session")).await
+    }
+
+    pub async fn object_store(&self) -> Result<ObjectStore> {
+        self.get("/v1/object-store").await
+    }
+}

@@ -1,0 +1,149 @@
+//! `banyan bucket create|list|get|delete|versioning|quota`
+
+use api::{Bucket, BucketQuota, ListQuery};
+use clap::{Args, Subcommand};
+use model::Bytes;
+
+use super::object::remote::{self, s3};
+use super::parse;
+use crate::failure::{Failure, Result};
+use crate::output::progress::Progress;
+use crate::output::table::Column;
+use crate::output::text::{age_now, pair, pair_some, size};
+use crate::output::{self, note};
+use crate::session::{Session, all};
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  banyan bucket create photos\n  banyan object put cat.jpg photos/2026/\n  banyan bucket quota photos 10GiB\n\nAny S3 client works too: 'banyan key create' gives it an access key, 'banyan bucket endpoint' its address."
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Make a bucket. Its name is unique in the whole cloud.
+    Create {
+        name: String,
+        /// Keep every version of every object.
+        #[arg(long)]
+        versioning: bool,
+        /// Let objects be locked against deletion; also keeps versions.
+        #[arg(long)]
+        lock: bool,
+    },
+    /// All buckets of the tenant and what they hold.
+    #[command(visible_alias = "ls")]
+    List {
+        /// Only those with this name; `*` stands for anything.
+        #[arg(long, value_name = "PATTERN")]
+        name: Option<String>,
+    },
+    /// One bucket and what it holds.
+    #[command(visible_alias = "show")]
+    Get { name: String },
+    /// Remove an empty bucket.
+    #[command(visible_alias = "rm")]
+    Delete {
+        name: String,
+        /// Delete all its objects and versions first.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Keep every version of every object from now on, or stop doing so.
+    Versioning {
+        name: String,
+        /// on or off; versions that are there stay.
+        #[arg(value_parser = ["on", "off"])]
+        state: String,
+    },
+    /// Set the most bytes a bucket may hold (for admins).
+    Quota {
+        name: String,
+        /// Such as 10GiB, or 'none' to lift the limit.
+        limit: String,
+    },
+    /// Where S3 clients reach the store.
+    Endpoint,
+}
+
+const COLUMNS: [Column<Bucket>; 8] = [
+    Column::new("NAME", |b| b.name.clone()),
+    Column::new("OBJECTS", |b| b.objects.to_string()),
+    Column::new("SIZE", |b| size(b.bytes.0)),
+    Column::new("VERSIONING", |b| b.versioning.clone()),
+    Column::new("PUBLIC", |b| if b.public { "yes".into() } else { "no".into() }),
+    Column::new("AGE", |b| age_now(b.created_at)),
+    Column::wide("TENANT", |b| b.tenant.to_string()),
+    Column::wide("QUOTA", |b| b.quota.map_or_else(|| "-".into(), |most| size(most.0))),
+];
+
+pub async fn run(session: &Session, args: Arguments) -> Result<()> {
+    let client = &session.client;
+    match args.verb {
+        Verb::Create { name, versioning, lock } => {
+            let s3 = s3(session).await?;
+            s3.bucket_create(&name, lock).await?;
+            if versioning && !lock {
+                s3.versioning_set(&name, true).await?;
+            }
+            note(format!("bucket {name}: created"));
+            show(session, &client.bucket_get(&name).await?)
+        }
+        Verb::List { name } => {
+            let query = name.iter().fold(ListQuery::new(), |query, name| query.with("name", name));
+            let buckets = all(query, None, |query| async move { client.bucket_list(&query).await }).await?;
+            output::list(session.format, &buckets, &COLUMNS)
+        }
+        Verb::Get { name } => show(session, &client.bucket_get(&name).await?),
+        Verb::Delete { name, force } => {
+            let s3 = s3(session).await?;
+            if force {
+                let mut progress = Progress::new(format!("bucket {name}"));
+                let count = remote::empty(&s3, &name, |count| progress.now(&format!("{count} deleted"))).await?;
+                progress.clear();
+                note(format!("bucket {name}: {count} objects and versions deleted"));
+            }
+            s3.bucket_delete(&name).await.map_err(|error| match error.message.contains("BucketNotEmpty") {
+                true => Failure::from(error).hint("--force deletes what is in it, too"),
+                false => error.into(),
+            })?;
+            note(format!("bucket {name}: deleted"));
+            Ok(())
+        }
+        Verb::Versioning { name, state } => {
+            s3(session).await?.versioning_set(&name, state == "on").await?;
+            note(format!("bucket {name}: versioning {state}"));
+            Ok(())
+        }
+        Verb::Quota { name, limit } => {
+            let bytes = match limit.as_str() {
+                "none" => None,
+                text => Some(parse::quantity::<Bytes>(text).map_err(Failure::new)?),
+            };
+            let bucket = client.bucket_quota_set(&name, &BucketQuota { bytes }).await?;
+            note(format!("bucket {name}: quota {limit}"));
+            show(session, &bucket)
+        }
+        Verb::Endpoint => output::data(&format!("{}\n", client.s3_session().await?.endpoint)),
+    }
+}
+
+fn show(session: &Session, bucket: &Bucket) -> Result<()> {
+    output::item(session.format, bucket, &bucket.name, |bucket, _| {
+        vec![
+            pair("name", &bucket.name),
+            pair("tenant", &bucket.tenant),
+            pair("objects", bucket.objects),
+            pair("versions", bucket.versions),
+            pair("size", size(bucket.bytes.0)),
+            pair("open uploads", size(bucket.upload_bytes.0)),
+            pair_some("quota", bucket.quota.map(|most| size(most.0))),
+            pair("versioning", &bucket.versioning),
+            pair("public", if bucket.public { "yes" } else { "no" }),
+            pair("age", age_now(bucket.created_at)),
+        ]
+    })
+}

@@ -1,0 +1,284 @@
+//! `banyan object put|get|ls|rm|sync|presign`
+
+pub mod remote;
+mod sync;
+mod transfer;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::parse;
+use crate::failure::{Failure, Result};
+use crate::output::table::Column;
+use crate::output::text::size;
+use crate::output::{self, note};
+use crate::session::Session;
+use remote::{Entry, Found, Place, s3, walk};
+
+const AFTER_HELP: &str = "\
+Examples:
+  banyan object put cat.jpg photos/2026/           keeps the file's name
+  tar c . | banyan object put - backups/home.tar
+  banyan object ls photos/2026/
+  banyan object get photos/2026/cat.jpg
+  banyan object sync ./site s3://web --delete
+  banyan object presign photos/2026/cat.jpg --expires 1h";
+
+/// A link is good for a week at most.
+const PRESIGN_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Send files. A target that ends in / keeps their names.
+    Put {
+        /// Files; `-` reads standard input.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// BUCKET/KEY, or BUCKET/FOLDER/.
+        #[arg(value_parser = Place::parse)]
+        to: Place,
+        /// Content type of the object.
+        #[arg(long, value_name = "TYPE")]
+        content_type: Option<String>,
+    },
+    /// Fetch an object into a file.
+    Get {
+        /// BUCKET/KEY.
+        #[arg(value_parser = Place::parse)]
+        from: Place,
+        /// File or folder [default: the last part of the key, here]; `-` writes to standard output.
+        to: Option<PathBuf>,
+        /// A version instead of the newest.
+        #[arg(long, value_name = "ID")]
+        version: Option<String>,
+    },
+    /// Names in a bucket, folder by folder.
+    #[command(visible_alias = "list")]
+    Ls {
+        /// BUCKET or BUCKET/PREFIX.
+        #[arg(value_parser = Place::parse)]
+        at: Place,
+        /// Everything below, without folders.
+        #[arg(short, long)]
+        recursive: bool,
+    },
+    /// Delete objects.
+    #[command(visible_alias = "delete")]
+    Rm {
+        /// BUCKET/KEY, or with --recursive BUCKET/PREFIX.
+        #[arg(required = true, value_parser = Place::parse)]
+        what: Vec<Place>,
+        /// Everything that begins so.
+        #[arg(short, long)]
+        recursive: bool,
+        /// One version, for good.
+        #[arg(long, value_name = "ID", conflicts_with = "recursive")]
+        version: Option<String>,
+        /// Only say what would happen.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Make a prefix like a folder, or a folder like a prefix; the side of the store begins with s3://.
+    Sync {
+        from: String,
+        to: String,
+        /// Also delete what the source does not have.
+        #[arg(long)]
+        delete: bool,
+        /// Only say what would happen.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// A link with which anyone may fetch an object for a while.
+    Presign {
+        /// BUCKET/KEY.
+        #[arg(value_parser = Place::parse)]
+        what: Place,
+        /// How long it is good, such as 15m or 7d.
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse::duration)]
+        expires: Duration,
+        /// For sending the object instead of fetching it.
+        #[arg(long)]
+        put: bool,
+    },
+}
+
+pub async fn run(session: &Session, args: Arguments) -> Result<()> {
+    match args.verb {
+        Verb::Put { files, to, content_type } => put(session, &files, to, content_type).await,
+        Verb::Get { from, to, version } => get(session, from.object()?, to, version.as_deref()).await,
+        Verb::Ls { at, recursive } => ls(session, &at, recursive).await,
+        Verb::Rm { what, recursive, version, dry_run } => {
+            for place in what {
+                rm(session, place, recursive, version.as_deref(), dry_run).await?;
+            }
+            Ok(())
+        }
+        Verb::Sync { from, to, delete, dry_run } => {
+            sync_run(session, &from, &to, &sync::Terms { delete, dry_run }).await
+        }
+        Verb::Presign { what, expires, put } => {
+            let what = what.object()?;
+            if expires.is_zero() || expires > PRESIGN_MAX {
+                return Err(Failure::new("a link is good for 1 second to 7 days"));
+            }
+            let method = if put { "PUT" } else { "GET" };
+            let link = s3(session).await?.presign(method, &what.bucket, &what.key, expires.as_secs())?;
+            output::data(&format!("{link}\n"))
+        }
+    }
+}
+
+async fn put(session: &Session, files: &[PathBuf], to: Place, content_type: Option<String>) -> Result<()> {
+    let folder = to.key.is_empty() || to.key.ends_with('/');
+    if files.len() > 1 && !folder {
+        return Err(Failure::new("several files need a folder as their target")
+            .hint(format!("end it with a slash: {to}/")));
+    }
+    let s3 = s3(session).await?;
+    for file in files {
+        let mut place = to.clone();
+        if folder {
+            let name = file.file_name().and_then(|name| name.to_str()).filter(|_| file != Path::new("-"));
+            let name = name.ok_or_else(|| Failure::new("standard input has no name; give the whole key"))?;
+            place.key.push_str(name);
+        }
+        let kind = content_type.clone().or_else(|| guess(&place.key).map(str::to_owned));
+        let headers = kind.map(|kind| ("content-type".to_owned(), kind)).into_iter().collect();
+        let bytes = match file == Path::new("-") {
+            true => transfer::put_stdin(&s3, &place, headers).await?,
+            false => transfer::put_file(&s3, file, &place, headers).await?,
+        };
+        note(format!("{place}: {} sent", size(bytes)));
+    }
+    Ok(())
+}
+
+/// What browsers need to know, by the end of the name.
+fn guess(key: &str) -> Option<&'static str> {
+    let end = key.rsplit_once('.')?.1.to_ascii_lowercase();
+    Some(match end.as_str() {
+        "html" | "htm" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "json" => "application/json",
+        "txt" | "log" | "md" => "text/plain; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "ico" => "image/x-icon",
+        "pdf" => "application/pdf",
+        "xml" => "application/xml",
+        "wasm" => "application/wasm",
+        "gz" | "tgz" => "application/gzip",
+        "zip" => "application/zip",
+        "tar" => "application/x-tar",
+        _ => return None,
+    })
+}
+
+async fn get(session: &Session, from: Place, to: Option<PathBuf>, version: Option<&str>) -> Result<()> {
+    let s3 = s3(session).await?;
+    if to.as_deref() == Some(Path::new("-")) {
+        return transfer::get_stdout(&s3, &from, version).await;
+    }
+    let name = from.key.rsplit('/').next().filter(|name| !["", ".", ".."].contains(name));
+    let name = name.ok_or_else(|| Failure::new("the key has no name to use here; name the file"));
+    let path = match to {
+        Some(path) if path.is_dir() => path.join(name?),
+        Some(path) => path,
+        None => PathBuf::from(name?),
+    };
+    let bytes = transfer::get_file(&s3, &from, version, &path).await?;
+    note(format!("{from}: {} in {}", size(bytes), path.display()));
+    Ok(())
+}
+
+const COLUMNS: [Column<Entry>; 4] = [
+    Column::new("NAME", |entry| entry.key.clone()),
+    Column::new("SIZE", |entry| if entry.key.ends_with('/') && entry.etag.is_none() { "-".into() } else { size(entry.size) }),
+    Column::new("MODIFIED", |entry| entry.modified.clone().unwrap_or_else(|| "-".into())),
+    Column::wide("ETAG", |entry| entry.etag.clone().unwrap_or_else(|| "-".into())),
+];
+
+async fn ls(session: &Session, at: &Place, recursive: bool) -> Result<()> {
+    let s3 = s3(session).await?;
+    let mut found = Vec::new();
+    walk(&s3, &at.bucket, &at.key, (!recursive).then_some("/"), |item| {
+        found.push(match item {
+            Found::Object(entry) => entry,
+            Found::Folder(key) => Entry { key, size: 0, modified: None, etag: None },
+        });
+        Ok(())
+    })
+    .await?;
+    found.sort_by(|a, b| a.key.cmp(&b.key));
+    output::list(session.format, &found, &COLUMNS)
+}
+
+async fn rm(session: &Session, place: Place, recursive: bool, version: Option<&str>, dry_run: bool) -> Result<()> {
+    let s3 = s3(session).await?;
+    let keys = match recursive {
+        false => vec![place.clone().object()?.key],
+        true => {
+            let mut keys = Vec::new();
+            walk(&s3, &place.bucket, &place.key, None, |item| {
+                if let Found::Object(entry) = item {
+                    keys.push(entry.key);
+                }
+                Ok(())
+            })
+            .await?;
+            keys
+        }
+    };
+    if keys.is_empty() {
+        note(format!("{place}: nothing to delete"));
+    }
+    for key in keys {
+        let bucket = &place.bucket;
+        if dry_run {
+            note(format!("{bucket}/{key}: would be deleted (nothing was changed)"));
+            continue;
+        }
+        if !recursive && version.is_none() && s3.head(bucket, &key).await?.is_none() {
+            return Err(Failure::new(format!("there is no object '{bucket}/{key}'")));
+        }
+        s3.delete(bucket, &key, version).await?;
+        note(format!("{bucket}/{key}: deleted"));
+    }
+    Ok(())
+}
+
+async fn sync_run(session: &Session, from: &str, to: &str, terms: &sync::Terms) -> Result<()> {
+    let place = |text: &str| Place::parse(text).map_err(Failure::new);
+    let s3 = s3(session).await?;
+    let outcome = match (from.starts_with("s3://"), to.starts_with("s3://")) {
+        (false, true) => sync::up(&s3, Path::new(from), &place(to)?, terms).await?,
+        (true, false) => sync::down(&s3, &place(from)?, Path::new(to), terms).await?,
+        _ => {
+            return Err(Failure::new("one side must be a folder and the other a bucket")
+                .hint("such as: banyan object sync ./site s3://web/site"));
+        }
+    };
+    let did = if terms.dry_run { "would be " } else { "" };
+    note(format!(
+        "{} {did}copied ({}), {} {did}deleted, {} the same",
+        outcome.copied,
+        size(outcome.bytes),
+        outcome.deleted,
+        outcome.same
+    ));
+    Ok(())
+}

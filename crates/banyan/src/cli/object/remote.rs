@@ -1,0 +1,131 @@
+//! The store as the command line speaks to it.
+
+use std::fmt;
+
+use object::client::{Client, Credentials};
+
+use crate::failure::{Failure, Result};
+use crate::session::Session;
+
+/// A client with credentials of its own that the cloud gives to whoever is logged in.
+pub async fn s3(session: &Session) -> Result<Client> {
+    let given = session.client.s3_session().await?;
+    let credentials = Credentials {
+        access_key_id: given.access_key_id,
+        secret_access_key: given.secret_access_key.into(),
+        session_token: Some(given.session_token),
+    };
+    Ok(Client::new(&given.endpoint, &given.region, credentials)?)
+}
+
+/// `BUCKET/KEY`, with or without `s3://` before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub bucket: String,
+    pub key: String,
+}
+
+impl Place {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let rest = text.strip_prefix("s3://").unwrap_or(text);
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err("expected BUCKET/KEY, such as photos/2026/cat.jpg".into());
+        }
+        Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
+    }
+
+    /// For commands about one object.
+    pub fn object(self) -> Result<Self> {
+        if self.key.is_empty() {
+            return Err(Failure::new(format!("'{}' names a bucket, not an object", self.bucket))
+                .hint(format!("name the object too, as {}/KEY", self.bucket)));
+        }
+        Ok(self)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.bucket, self.key)
+    }
+}
+
+/// An object in a listing.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Entry {
+    pub key: String,
+    pub size: u64,
+    pub modified: Option<String>,
+    pub etag: Option<String>,
+}
+
+/// All names below a prefix, page after page; with a delimiter also the folders.
+pub async fn walk(
+    s3: &Client,
+    bucket: &str,
+    prefix: &str,
+    delimiter: Option<&str>,
+    mut each: impl FnMut(Found) -> Result<()>,
+) -> Result<()> {
+    let mut after: Option<String> = None;
+    loop {
+        let page = s3.list(bucket, prefix, delimiter, after.as_deref()).await?;
+        for folder in page.common_prefixes.unwrap_or_default() {
+            folder.prefix.map_or(Ok(()), |prefix| each(Found::Folder(prefix)))?;
+        }
+        for object in page.contents.unwrap_or_default() {
+            let modified = object.last_modified.as_ref().map(|time| {
+                let mut text = Vec::new();
+                let _ = time.format(object::client::DATE_TIME, &mut text);
+                String::from_utf8_lossy(&text).into_owned()
+            });
+            let size = object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+            let etag = object.e_tag.map(|etag| etag.value().to_owned());
+            each(Found::Object(Entry { key: object.key.unwrap_or_default(), size, modified, etag }))?;
+        }
+        after = page.next_continuation_token;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+pub enum Found {
+    Folder(String),
+    Object(Entry),
+}
+
+/// Deletes every version of every object; answers how many.
+pub async fn empty(s3: &Client, bucket: &str, mut said: impl FnMut(u64)) -> Result<u64> {
+    let mut count = 0;
+    loop {
+        let page = s3.versions(bucket, "", None).await?;
+        let versions = page.versions.unwrap_or_default().into_iter().map(|v| (v.key, v.version_id));
+        let markers = page.delete_markers.unwrap_or_default().into_iter().map(|m| (m.key, m.version_id));
+        let found: Vec<_> = versions.chain(markers).collect();
+        if found.is_empty() {
+            return Ok(count);
+        }
+        for (key, version) in found {
+            s3.delete(bucket, key.as_deref().unwrap_or_default(), version.as_deref()).await?;
+            count += 1;
+            said(count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_name_bucket_and_key() {
+        let place = |bucket: &str, key: &str| Place { bucket: bucket.into(), key: key.into() };
+        assert_eq!(Place::parse("b/k/l").expect("fine"), place("b", "k/l"));
+        assert_eq!(Place::parse("s3://b/k").expect("fine"), place("b", "k"));
+        assert_eq!(Place::parse("b").expect("fine"), place("b", ""));
+        assert!(Place::parse("s3:///k").is_err());
+        assert!(Place::parse("").is_err());
+    }
+}

@@ -1,0 +1,170 @@
+//! Making one side like the other: a folder like a prefix, or a prefix like a folder.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use object::client::Client;
+
+use super::remote::{Found, Place, walk};
+use super::transfer;
+use crate::failure::{Failure, Result};
+use crate::output::note;
+
+/// Files looked at; a larger tree is synced in pieces.
+const FILES_MAX: usize = 1_000_000;
+
+/// Size and time of a file or an object.
+#[derive(Debug, Clone, Copy)]
+struct Facts {
+    size: u64,
+    modified: i64,
+}
+
+pub struct Terms {
+    /// Also delete what the source does not have.
+    pub delete: bool,
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub copied: u64,
+    pub deleted: u64,
+    pub same: u64,
+    pub bytes: u64,
+}
+
+pub async fn up(s3: &Client, from: &Path, to: &Place, terms: &Terms) -> Result<Outcome> {
+    let here = files(from)?;
+    let there = objects(s3, to).await?;
+    let mut outcome = Outcome::default();
+    for (name, facts) in &here {
+        let place = Place { bucket: to.bucket.clone(), key: format!("{}{name}", folder(&to.key)) };
+        if there.get(name).is_some_and(|old| old.size == facts.size && old.modified >= facts.modified) {
+            outcome.same += 1;
+            continue;
+        }
+        note(format!("{}put {name} to {place}", would(terms)));
+        if !terms.dry_run {
+            transfer::put_file(s3, &from.join(name), &place, Vec::new()).await?;
+        }
+        outcome.copied += 1;
+        outcome.bytes += facts.size;
+    }
+    for name in there.keys().filter(|name| terms.delete && !here.contains_key(*name)) {
+        let key = format!("{}{name}", folder(&to.key));
+        note(format!("{}delete {}/{key}", would(terms), to.bucket));
+        if !terms.dry_run {
+            s3.delete(&to.bucket, &key, None).await?;
+        }
+        outcome.deleted += 1;
+    }
+    Ok(outcome)
+}
+
+pub async fn down(s3: &Client, from: &Place, to: &Path, terms: &Terms) -> Result<Outcome> {
+    let there = objects(s3, from).await?;
+    let here = if to.exists() { files(to)? } else { BTreeMap::new() };
+    let mut outcome = Outcome::default();
+    for (name, facts) in &there {
+        let path = inside(to, name)?;
+        if here.get(name).is_some_and(|old| old.size == facts.size && old.modified >= facts.modified) {
+            outcome.same += 1;
+            continue;
+        }
+        note(format!("{}get {name}", would(terms)));
+        if !terms.dry_run {
+            let place = Place { bucket: from.bucket.clone(), key: format!("{}{name}", folder(&from.key)) };
+            transfer::get_file(s3, &place, None, &path).await?;
+        }
+        outcome.copied += 1;
+        outcome.bytes += facts.size;
+    }
+    for name in here.keys().filter(|name| terms.delete && !there.contains_key(*name)) {
+        note(format!("{}delete {}", would(terms), to.join(name).display()));
+        if !terms.dry_run {
+            std::fs::remove_file(to.join(name)).map_err(|error| Failure::new(format!("{name}: {error}")))?;
+        }
+        outcome.deleted += 1;
+    }
+    Ok(outcome)
+}
+
+fn would(terms: &Terms) -> &'static str {
+    if terms.dry_run { "would " } else { "" }
+}
+
+/// The prefix as a folder.
+fn folder(key: &str) -> String {
+    if key.is_empty() || key.ends_with('/') { key.to_owned() } else { format!("{key}/") }
+}
+
+/// A name from the store must not lead out of the folder it is written to.
+fn inside(to: &Path, name: &str) -> Result<PathBuf> {
+    let safe = Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    if !safe || name.ends_with('/') || name.contains("//") {
+        return Err(Failure::new(format!("the object '{}' cannot be a file here", name.escape_debug()))
+            .hint("fetch it alone with 'banyan object get' under another name"));
+    }
+    Ok(to.join(name))
+}
+
+async fn objects(s3: &Client, at: &Place) -> Result<BTreeMap<String, Facts>> {
+    let prefix = folder(&at.key);
+    let mut found = BTreeMap::new();
+    walk(s3, &at.bucket, &prefix, None, |item| {
+        if let Found::Object(entry) = item {
+            let name = entry.key.strip_prefix(&prefix).unwrap_or(&entry.key).to_owned();
+            let time = entry.modified.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+            // A name that ends in a slash stands for a folder and has nothing in it.
+            if !(name.is_empty() || name.ends_with('/') && entry.size == 0) {
+                found.insert(name, Facts { size: entry.size, modified: time.map_or(0, |time| time.as_second()) });
+            }
+        }
+        if found.len() > FILES_MAX { Err(Failure::new(format!("more than {FILES_MAX} objects; sync a part of them"))) } else { Ok(()) }
+    })
+    .await?;
+    Ok(found)
+}
+
+fn files(root: &Path) -> Result<BTreeMap<String, Facts>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(folder) = open.pop() {
+        let fail = |error: std::io::Error| Failure::new(format!("{}: {error}", folder.display()));
+        for entry in std::fs::read_dir(&folder).map_err(fail)? {
+            let path = entry.map_err(fail)?.path();
+            let meta = std::fs::metadata(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            if std::fs::symlink_metadata(&path).is_ok_and(|own| own.is_symlink()) && meta.is_dir() {
+                note(format!("{}: a link to a folder is left out", path.display()));
+            } else if meta.is_dir() {
+                open.push(path);
+            } else if meta.is_file() {
+                let name = path.strip_prefix(root).unwrap_or(&path).to_str().map(str::to_owned);
+                let name = name.ok_or_else(|| Failure::new(format!("{}: the name is not UTF-8", path.display())))?;
+                let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                let modified = modified.map_or(0, |since| since.as_secs() as i64);
+                found.insert(name, Facts { size: meta.len(), modified });
+            }
+        }
+        if found.len() > FILES_MAX {
+            return Err(Failure::new(format!("more than {FILES_MAX} files; sync a part of them")));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_inside() {
+        let root = Path::new("/x");
+        assert_eq!(inside(root, "a/b").expect("fine"), Path::new("/x/a/b"));
+        for name in ["../a", "a/../../b", "/etc/passwd", "a//b", "a/", "."] {
+            assert!(inside(root, name).is_err(), "{name}");
+        }
+    }
+}

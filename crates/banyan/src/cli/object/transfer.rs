@@ -1,0 +1,228 @@
+//! Files to objects and back, with progress.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use object::client::Client;
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+
+use super::remote::Place;
+use crate::failure::{Failure, Result};
+use crate::output::progress::Progress;
+
+/// Larger files go in parts.
+const WHOLE_MAX: u64 = 64 << 20;
+const PART_MIN: u64 = 16 << 20;
+const PARTS_MAX: u64 = 10_000;
+/// Parts on their way at once.
+const PARALLEL: usize = 4;
+const TRIES: u32 = 3;
+const CHUNK: usize = 256 << 10;
+const SHOW_EVERY: Duration = Duration::from_millis(200);
+
+fn at(path: &Path, error: std::io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+/// Sends a file. `-` is not a file: see [`put_stream`].
+pub async fn put_file(s3: &Client, from: &Path, to: &Place, headers: Vec<(String, String)>) -> Result<u64> {
+    let meta = tokio::fs::metadata(from).await.map_err(|error| at(from, error))?;
+    if meta.is_dir() {
+        return Err(Failure::new(format!("{} is a folder", from.display()))
+            .hint(format!("banyan object sync {} s3://{to}", from.display())));
+    }
+    let length = meta.len();
+    let sent = Arc::new(AtomicU64::new(0));
+    let work = async {
+        if length <= WHOLE_MAX { whole(s3, from, to, length, headers, &sent).await } else { parts(s3, from, to, length, headers, &sent).await }
+    };
+    shown(&to.to_string(), Some(length), &sent, work).await?;
+    Ok(length)
+}
+
+/// Runs `work` and shows meanwhile how far it is.
+async fn shown<T>(what: &str, total: Option<u64>, done: &AtomicU64, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut progress = Progress::new(what);
+    tokio::pin!(work);
+    let mut tick = tokio::time::interval(SHOW_EVERY);
+    let answer = loop {
+        tokio::select! {
+            answer = &mut work => break answer,
+            _ = tick.tick() => progress.bytes(done.load(Ordering::Relaxed), total),
+        }
+    };
+    progress.clear();
+    answer
+}
+
+async fn whole(s3: &Client, from: &Path, to: &Place, length: u64, headers: Vec<(String, String)>, sent: &Arc<AtomicU64>) -> Result<()> {
+    let file = tokio::fs::File::open(from).await.map_err(|error| at(from, error))?;
+    let sent = sent.clone();
+    let stream = tokio_util::io::ReaderStream::with_capacity(file, CHUNK)
+        .inspect_ok(move |chunk| drop(sent.fetch_add(chunk.len() as u64, Ordering::Relaxed)));
+    s3.put(&to.bucket, &to.key, length, headers, stream).await?;
+    Ok(())
+}
+
+async fn parts(s3: &Client, from: &Path, to: &Place, length: u64, headers: Vec<(String, String)>, sent: &AtomicU64) -> Result<()> {
+    let size = PART_MIN.max(length.div_ceil(PARTS_MAX).next_multiple_of(1 << 20));
+    let upload = s3.upload_start(&to.bucket, &to.key, headers).await?;
+    let count = length.div_ceil(size);
+    let send = |index: u64| {
+        let upload = &upload;
+        async move {
+            let body = read(from, index * size, size.min(length - index * size)).await?;
+            let number = u32::try_from(index + 1).map_err(|_| Failure::new("too many parts"))?;
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                match s3.upload_part(&to.bucket, &to.key, upload, number, body.clone()).await {
+                    Ok(etag) => {
+                        sent.fetch_add(body.len() as u64, Ordering::Relaxed);
+                        return Ok::<_, Failure>(etag);
+                    }
+                    Err(error) if tries == TRIES => return Err(error.into()),
+                    Err(_) => tokio::time::sleep(Duration::from_secs(u64::from(tries))).await,
+                }
+            }
+        }
+    };
+    let etags: Result<Vec<String>> = stream::iter(0..count).map(send).buffered(PARALLEL).try_collect().await;
+    let done = match etags {
+        Ok(etags) => s3.upload_complete(&to.bucket, &to.key, &upload, &etags).await.map_err(Failure::from),
+        Err(error) => Err(error),
+    };
+    if done.is_err() {
+        // What was sent would be kept until somebody ends the upload.
+        let _ = s3.upload_abort(&to.bucket, &to.key, &upload).await;
+    }
+    done
+}
+
+async fn read(from: &Path, offset: u64, length: u64) -> Result<Bytes> {
+    let mut file = tokio::fs::File::open(from).await.map_err(|error| at(from, error))?;
+    file.seek(std::io::SeekFrom::Start(offset)).await.map_err(|error| at(from, error))?;
+    let mut bytes = vec![0; usize::try_from(length).map_err(|_| Failure::new("a part is too large"))?];
+    file.read_exact(&mut bytes).await.map_err(|error| at(from, error))?;
+    Ok(bytes.into())
+}
+
+/// Sends standard input, in parts unless it is short.
+pub async fn put_stdin(s3: &Client, to: &Place, headers: Vec<(String, String)>) -> Result<u64> {
+    let mut input = tokio::io::stdin();
+    let mut upload = None;
+    let mut etags = Vec::new();
+    let mut total = 0;
+    let outcome: Result<()> = async {
+        loop {
+            let mut part = Vec::new();
+            (&mut input).take(PART_MIN).read_to_end(&mut part).await.map_err(|error| Failure::new(error.to_string()))?;
+            let last = (part.len() as u64) < PART_MIN;
+            total += part.len() as u64;
+            let part = Bytes::from(part);
+            if last && upload.is_none() {
+                let length = part.len() as u64;
+                let once = stream::iter([Ok(part)]);
+                s3.put(&to.bucket, &to.key, length, headers.clone(), once).await?;
+                return Ok(());
+            }
+            if upload.is_none() {
+                upload = Some(s3.upload_start(&to.bucket, &to.key, headers.clone()).await?);
+            }
+            let id = upload.as_deref().unwrap_or_default();
+            if !part.is_empty() {
+                let number = u32::try_from(etags.len() + 1).unwrap_or(u32::MAX);
+                etags.push(s3.upload_part(&to.bucket, &to.key, id, number, part).await?);
+            }
+            if last {
+                return Ok(s3.upload_complete(&to.bucket, &to.key, id, &etags).await?);
+            }
+        }
+    }
+    .await;
+    if let (Err(_), Some(id)) = (&outcome, &upload) {
+        let _ = s3.upload_abort(&to.bucket, &to.key, id).await;
+    }
+    outcome.map(|()| total)
+}
+
+/// Fetches into a file that appears only when it is whole.
+pub async fn get_file(s3: &Client, from: &Place, version: Option<&str>, to: &Path) -> Result<u64> {
+    if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        tokio::fs::create_dir_all(folder).await.map_err(|error| at(folder, error))?;
+    }
+    let draft = draft(to);
+    let fetched = fetch(s3, from, version, &draft).await;
+    match fetched {
+        Ok(length) => {
+            tokio::fs::rename(&draft, to).await.map_err(|error| at(to, error))?;
+            Ok(length)
+        }
+        Err(error) => {
+            let _ = tokio::fs::remove_file(&draft).await;
+            Err(error)
+        }
+    }
+}
+
+fn draft(to: &Path) -> PathBuf {
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".part-{}", std::process::id()));
+    to.with_file_name(name)
+}
+
+async fn fetch(s3: &Client, from: &Place, version: Option<&str>, draft: &Path) -> Result<u64> {
+    let mut file = tokio::fs::File::create(draft).await.map_err(|error| at(draft, error))?;
+    let done = AtomicU64::new(0);
+    let response = s3.get(&from.bucket, &from.key, 0, version).await?;
+    let total = response.content_length();
+    let work = async {
+        let mut response = Some(response);
+        let mut tries = 0;
+        loop {
+            let have = done.load(Ordering::Relaxed);
+            let next = match response.take() {
+                Some(first) => first,
+                None => s3.get(&from.bucket, &from.key, have, version).await?,
+            };
+            let mut stream = next.bytes_stream();
+            let broke = loop {
+                match stream.next().await {
+                    Some(Ok(chunk)) => {
+                        file.write_all(&chunk).await.map_err(|error| at(draft, error))?;
+                        done.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+                    }
+                    Some(Err(error)) => break Some(error),
+                    None => break None,
+                }
+            };
+            let have = done.load(Ordering::Relaxed);
+            if total.is_none_or(|total| have >= total) && broke.is_none() {
+                file.flush().await.map_err(|error| at(draft, error))?;
+                return Ok(have);
+            }
+            tries += 1;
+            if tries == TRIES {
+                return Err(Failure::new(format!("{from}: the transfer broke off after {have} bytes")));
+            }
+            tokio::time::sleep(Duration::from_secs(u64::from(tries))).await;
+        }
+    };
+    shown(&from.to_string(), total, &done, work).await
+}
+
+/// Writes an object to standard output.
+pub async fn get_stdout(s3: &Client, from: &Place, version: Option<&str>) -> Result<()> {
+    let response = s3.get(&from.bucket, &from.key, 0, version).await?;
+    let mut stream = response.bytes_stream();
+    let mut out = tokio::io::stdout();
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|error| Failure::new(format!("{from}: the transfer broke off: {error}")))?;
+        out.write_all(&chunk).await.map_err(|error| Failure::new(error.to_string()))?;
+    }
+    out.flush().await.map_err(|error| Failure::new(error.to_string()))
+}

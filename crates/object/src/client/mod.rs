@@ -1,0 +1,354 @@
+//! A small S3 client: for the command line and for a store behind this one.
+
+mod sign;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, TryStreamExt};
+use http::{HeaderMap, Method, StatusCode};
+use model::{Error, ErrorKind, Result};
+use reqwest::{Body, Response, Url};
+use s3s::dto::*;
+use s3s::xml;
+
+pub use sign::{Credentials, canonical_query, escape};
+use sign::{Signable, Signer};
+
+/// How listings say times.
+pub const DATE_TIME: TimestampFormat = TimestampFormat::DateTime;
+
+const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// How long a server may stay silent.
+const READ_WAIT: Duration = Duration::from_secs(120);
+/// The most of an answer in XML.
+const XML_MAX: usize = 16 << 20;
+
+/// Speaks path style to one endpoint.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    endpoint: Url,
+    region: String,
+    credentials: Credentials,
+}
+
+/// One request, as it is put together.
+pub struct Ask<'a> {
+    pub method: Method,
+    pub bucket: &'a str,
+    pub key: &'a str,
+    pub query: Vec<(String, String)>,
+    /// Lower-case names.
+    pub headers: Vec<(String, String)>,
+    pub body: Option<Body>,
+}
+
+impl<'a> Ask<'a> {
+    pub fn new(method: Method, bucket: &'a str, key: &'a str) -> Self {
+        Self { method, bucket, key, query: Vec::new(), headers: Vec::new(), body: None }
+    }
+
+    #[must_use]
+    pub fn query(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.query.push((name.to_owned(), value.into()));
+        self
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Body>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+}
+
+impl Client {
+    pub fn new(endpoint: &str, region: &str, credentials: Credentials) -> Result<Self> {
+        let endpoint = Url::parse(endpoint).map_err(|error| {
+            Error::invalid(format!("'{}' is not the address of an S3 store: {error}", endpoint.escape_debug()))
+        })?;
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_WAIT)
+            .read_timeout(READ_WAIT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| Error::internal(format!("no HTTP client: {error}")))?;
+        Ok(Self { http, endpoint, region: region.to_owned(), credentials })
+    }
+
+    fn host(&self) -> String {
+        let name = self.endpoint.host_str().unwrap_or_default();
+        match self.endpoint.port() {
+            Some(port) => format!("{name}:{port}"),
+            None => name.to_owned(),
+        }
+    }
+
+    fn path(bucket: &str, key: &str) -> String {
+        match (bucket, key) {
+            ("", _) => "/".to_owned(),
+            (bucket, "") => format!("/{}", escape(bucket, false)),
+            (bucket, key) => format!("/{}/{}", escape(bucket, false), escape(key, true)),
+        }
+    }
+
+    fn url(&self, path: &str, query: &str) -> Result<Url> {
+        let base = self.endpoint.as_str().trim_end_matches('/');
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{base}{path}{mark}{query}")
+            .parse()
+            .map_err(|error| Error::internal(format!("no address: {error}")))
+    }
+
+    /// Sends and waits for the head of the answer, whatever its status.
+    pub async fn send(&self, ask: Ask<'_>) -> Result<Response> {
+        let at = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        let path = Self::path(ask.bucket, ask.key);
+        let mut headers = ask.headers;
+        headers.push(("x-amz-content-sha256".into(), UNSIGNED.into()));
+        headers.push(("x-amz-date".into(), at.clone()));
+        headers.extend(self.credentials.session_token.clone().map(|token| ("x-amz-security-token".into(), token)));
+        let signer = Signer { credentials: &self.credentials, region: &self.region, service: "s3", at: &at };
+        let authorization = signer.header(&Signable {
+            method: ask.method.as_str(),
+            host: &self.host(),
+            path: &path,
+            query: &ask.query,
+            headers: &headers,
+            payload: UNSIGNED,
+        });
+        let url = self.url(&path, &canonical_query(&ask.query))?;
+        let mut request = self.http.request(ask.method, url).header("authorization", authorization);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if let Some(body) = ask.body {
+            request = request.body(body);
+        }
+        request.send().await.map_err(|error| {
+            Error::unavailable(format!("S3 at {} does not answer: {}", self.endpoint, root_cause(&error)))
+        })
+    }
+
+    /// Sends; an answer that is no success becomes an error with the words of the store.
+    pub async fn ask(&self, ask: Ask<'_>) -> Result<Response> {
+        let response = self.send(ask).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(refusal(response).await)
+    }
+
+    async fn xml<T: for<'x> xml::Deserialize<'x>>(&self, ask: Ask<'_>) -> Result<T> {
+        parse(&body(self.ask(ask).await?).await?)
+    }
+
+    /// A link for whoever has it.
+    pub fn presign(&self, method: &str, bucket: &str, key: &str, seconds: u64) -> Result<Url> {
+        let at = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        let path = Self::path(bucket, key);
+        let signer = Signer { credentials: &self.credentials, region: &self.region, service: "s3", at: &at };
+        let host = self.host();
+        let what = Signable { method, host: &host, path: &path, query: &[], headers: &[], payload: UNSIGNED };
+        self.url(&path, &signer.query(&what, seconds))
+    }
+
+    pub async fn bucket_create(&self, bucket: &str, lock: bool) -> Result<()> {
+        let mut ask = Ask::new(Method::PUT, bucket, "");
+        if lock {
+            ask = ask.header("x-amz-bucket-object-lock-enabled", "true");
+        }
+        self.ask(ask).await.map(drop)
+    }
+
+    pub async fn bucket_delete(&self, bucket: &str) -> Result<()> {
+        self.ask(Ask::new(Method::DELETE, bucket, "")).await.map(drop)
+    }
+
+    pub async fn versioning_set(&self, bucket: &str, enabled: bool) -> Result<()> {
+        let status = if enabled { "Enabled" } else { "Suspended" };
+        let text = format!(
+            "<VersioningConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Status>{status}</Status></VersioningConfiguration>"
+        );
+        self.ask(Ask::new(Method::PUT, bucket, "").query("versioning", "").body(text)).await.map(drop)
+    }
+
+    /// One page of names.
+    pub async fn list(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        delimiter: Option<&str>,
+        after: Option<&str>,
+    ) -> Result<ListObjectsV2Output> {
+        let mut ask = Ask::new(Method::GET, bucket, "").query("list-type", "2").query("prefix", prefix);
+        if let Some(delimiter) = delimiter {
+            ask = ask.query("delimiter", delimiter);
+        }
+        if let Some(after) = after {
+            ask = ask.query("continuation-token", after);
+        }
+        self.xml(ask).await
+    }
+
+    /// One page of versions and delete markers.
+    pub async fn versions(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: Option<(&str, &str)>,
+    ) -> Result<ListObjectVersionsOutput> {
+        let mut ask = Ask::new(Method::GET, bucket, "").query("versions", "").query("prefix", prefix);
+        if let Some((key, version)) = after {
+            ask = ask.query("key-marker", key).query("version-id-marker", version);
+        }
+        self.xml(ask).await
+    }
+
+    /// `None` if there is no such object.
+    pub async fn head(&self, bucket: &str, key: &str) -> Result<Option<HeaderMap>> {
+        let response = self.send(Ask::new(Method::HEAD, bucket, key)).await?;
+        match response.status() {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => Ok(Some(response.headers().clone())),
+            _ => Err(refusal(response).await),
+        }
+    }
+
+    /// The object, or what is behind `from` of it.
+    pub async fn get(&self, bucket: &str, key: &str, from: u64, version: Option<&str>) -> Result<Response> {
+        let mut ask = Ask::new(Method::GET, bucket, key);
+        if from > 0 {
+            ask = ask.header("range", format!("bytes={from}-"));
+        }
+        if let Some(version) = version {
+            ask = ask.query("versionId", version);
+        }
+        self.ask(ask).await
+    }
+
+    pub async fn delete(&self, bucket: &str, key: &str, version: Option<&str>) -> Result<()> {
+        let mut ask = Ask::new(Method::DELETE, bucket, key);
+        if let Some(version) = version {
+            ask = ask.query("versionId", version);
+        }
+        self.ask(ask).await.map(drop)
+    }
+
+    /// Puts a body whose length is known. Answers the headers of the store.
+    pub async fn put<S>(
+        &self,
+        bucket: &str,
+        key: &str,
+        length: u64,
+        headers: Vec<(String, String)>,
+        stream: S,
+    ) -> Result<HeaderMap>
+    where
+        S: Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static,
+    {
+        let mut ask = Ask::new(Method::PUT, bucket, key).body(Body::wrap_stream(stream));
+        ask.headers = headers;
+        ask.headers.push(("content-length".into(), length.to_string()));
+        Ok(self.ask(ask).await?.headers().clone())
+    }
+
+    pub async fn upload_start(&self, bucket: &str, key: &str, headers: Vec<(String, String)>) -> Result<String> {
+        let mut ask = Ask::new(Method::POST, bucket, key).query("uploads", "");
+        ask.headers = headers;
+        let answer: CreateMultipartUploadOutput = self.xml(ask).await?;
+        answer.upload_id.ok_or_else(|| Error::internal("the store began an upload without an id"))
+    }
+
+    /// Sends a part; answers its ETag as it stands in the header.
+    pub async fn upload_part(&self, bucket: &str, key: &str, upload: &str, number: u32, body: Bytes) -> Result<String> {
+        let ask = Ask::new(Method::PUT, bucket, key)
+            .query("uploadId", upload)
+            .query("partNumber", number.to_string())
+            .header("content-length", body.len().to_string())
+            .body(body);
+        let response = self.ask(ask).await?;
+        let etag = response.headers().get("etag").and_then(|value| value.to_str().ok());
+        etag.map(str::to_owned).ok_or_else(|| Error::internal("the store took a part without an ETag"))
+    }
+
+    pub async fn upload_complete(&self, bucket: &str, key: &str, upload: &str, etags: &[String]) -> Result<()> {
+        let parts: String = etags
+            .iter()
+            .zip(1..)
+            .map(|(etag, number)| format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"))
+            .collect();
+        let text = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+        let response = self.ask(Ask::new(Method::POST, bucket, key).query("uploadId", upload).body(text)).await?;
+        let bytes = body(response).await?;
+        match error_of(&bytes) {
+            // The status is sent before the end is known, so an error may stand in a good answer.
+            Some((code, message)) => Err(Error::new(ErrorKind::Conflict, format!("{message} ({code})"))),
+            None => Ok(()),
+        }
+    }
+
+    pub async fn upload_abort(&self, bucket: &str, key: &str, upload: &str) -> Result<()> {
+        self.ask(Ask::new(Method::DELETE, bucket, key).query("uploadId", upload)).await.map(drop)
+    }
+}
+
+async fn body(response: Response) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut stream = response.bytes_stream();
+    loop {
+        let next = stream.try_next().await;
+        match next.map_err(|error| Error::unavailable(format!("the answer broke off: {}", root_cause(&error))))? {
+            Some(chunk) if bytes.len() + chunk.len() <= XML_MAX => bytes.extend_from_slice(&chunk),
+            Some(_) => return Err(Error::internal("the answer of the store is too long")),
+            None => return Ok(bytes),
+        }
+    }
+}
+
+fn parse<T: for<'x> xml::Deserialize<'x>>(bytes: &[u8]) -> Result<T> {
+    let mut reader = xml::Deserializer::new(bytes);
+    T::deserialize(&mut reader).map_err(|error| Error::internal(format!("the store's answer is not read: {error}")))
+}
+
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// Code and message of an error in XML.
+fn error_of(bytes: &[u8]) -> Option<(String, String)> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let field = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
+    };
+    text.contains("<Error>").then(|| (field("Code").unwrap_or_default(), field("Message").unwrap_or_default()))
+}
+
+async fn refusal(response: Response) -> Error {
+    let status = response.status();
+    let bytes = body(response).await.unwrap_or_default();
+    let kind = match status {
+        StatusCode::NOT_FOUND => ErrorKind::NotFound,
+        StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => ErrorKind::Forbidden,
+        StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => ErrorKind::Conflict,
+        status if status.is_client_error() => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
+    };
+    match error_of(&bytes) {
+        Some((code, message)) if !message.is_empty() => Error::new(kind, format!("{message} ({code})")),
+        Some((code, _)) => Error::new(kind, format!("the store refused: {code}")),
+        None => Error::new(kind, format!("the store answered {status}")),
+    }
+}

@@ -1,0 +1,114 @@
+//! Buckets: what they hold and may hold, and credentials to use them. Their objects are S3's.
+
+use std::time::Duration;
+
+use api::{Bucket, BucketQuota, ObjectStore, Page, S3Session};
+use model::{Bytes, Error, Result, Timestamp};
+use object::inventory::{self, Item};
+
+use super::page::{Query, cut, glob};
+use crate::cloud::{Caller, Cloud, Objects};
+use crate::directory;
+use crate::history::{self, Line};
+use crate::state::Snapshot;
+use store::Txn;
+
+pub const FILTERS: &[&str] = &["name"];
+/// How long the credentials of a session are good.
+const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
+
+fn objects(cloud: &Cloud) -> Result<&Objects> {
+    cloud.objects.get().ok_or_else(|| {
+        Error::unavailable("this server runs no object store").hint("ask the root server that has one, or add [object] to its file")
+    })
+}
+
+fn view(snapshot: &Snapshot, item: &Item) -> Option<Bucket> {
+    let tenant = snapshot.tenants.get(&item.owner.parse().ok()?)?;
+    Some(Bucket {
+        name: item.name.clone(),
+        tenant: tenant.name.clone(),
+        created_at: Timestamp(item.created * 1000),
+        versioning: item.versioning.to_owned(),
+        public: item.public,
+        objects: item.usage.objects,
+        versions: item.usage.versions,
+        bytes: Bytes(item.usage.bytes),
+        upload_bytes: Bytes(item.usage.upload_bytes),
+        quota: item.quota.map(Bytes),
+    })
+}
+
+pub async fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Bucket>> {
+    let objects = objects(cloud)?;
+    let snapshot = cloud.state.snapshot();
+    let after = query.after.clone().unwrap_or_default();
+    let wanted = query.get("name").map(str::to_owned);
+    let owner = (!caller.all_tenants).then(|| caller.tenant.to_string());
+    let limit = query.limit;
+    let service = objects.service.clone();
+    let look = move || {
+        inventory::list(&service, owner.as_deref(), &after, limit + 1, |name| {
+            wanted.as_deref().is_none_or(|pattern| glob(pattern, name))
+        })
+    };
+    let found = tokio::task::spawn_blocking(look).await.map_err(|error| Error::internal(error.to_string()))?;
+    let mut items: Vec<Bucket> = found?.iter().filter_map(|item| view(&snapshot, item)).collect();
+    let next = cut(&mut items, query.limit, |bucket| bucket.name.clone());
+    Ok(Page { items, next, seq: snapshot.seq })
+}
+
+fn find(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Bucket> {
+    let snapshot = cloud.state.snapshot();
+    let item = inventory::get(&objects(cloud)?.service, name)?;
+    let item = item.filter(|item| caller.all_tenants || item.owner == caller.tenant.as_str());
+    item.and_then(|item| view(&snapshot, &item))
+        .ok_or_else(|| Error::not_found(format!("bucket '{}'", name.escape_debug())))
+}
+
+pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Bucket> {
+    find(cloud, caller, name)
+}
+
+pub async fn quota_set(cloud: &Cloud, caller: &Caller, name: &str, body: BucketQuota) -> Result<Bucket> {
+    find(cloud, caller, name)?;
+    inventory::quota_set(&objects(cloud)?.service, name, body.bytes.map(|most| most.0)).await?;
+    let said = body.bytes.map_or_else(|| "no limit".to_owned(), |most| format!("at most {most}"));
+    let line = Line {
+        tenant: Some(&caller.tenant),
+        what: "bucket.quota",
+        kind: "bucket",
+        id: name,
+        name,
+        message: said,
+    };
+    cloud.state.commit(history::journal(Txn::new(), cloud.now(), &caller.actor(), line)).await?;
+    find(cloud, caller, name)
+}
+
+/// Credentials with which the caller may speak S3 for a while, with the rights it has here.
+pub fn session(cloud: &Cloud, caller: &Caller) -> Result<S3Session> {
+    let objects = objects(cloud)?;
+    let rights = directory::rights(caller.principal.role);
+    let expires = cloud.now().0 / 1000 + SESSION.as_millis() as i64;
+    let issued = inventory::credentials(&objects.service, caller.principal.user.as_str(), rights, expires / 1000);
+    Ok(S3Session {
+        endpoint: objects.endpoint.clone(),
+        region: objects.service.config.region.clone(),
+        access_key_id: issued.id,
+        secret_access_key: issued.secret.to_string(),
+        session_token: issued.token,
+        expires_at: Timestamp(expires * 1000),
+    })
+}
+
+pub fn store(cloud: &Cloud) -> Result<ObjectStore> {
+    let objects = objects(cloud)?;
+    let total = inventory::total(&objects.service)?;
+    Ok(ObjectStore {
+        endpoint: objects.endpoint.clone(),
+        buckets: total.buckets,
+        objects: total.usage.objects,
+        bytes: Bytes(total.usage.bytes),
+    })
+}
