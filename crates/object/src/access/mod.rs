@@ -23,7 +23,7 @@ mod guard;
 pub mod ownership;
 pub mod policy;
 mod request;
-mod session;
+pub mod session;
 mod sts;
 
 pub use action::{Action, Target};

@@ -1,5 +1,6 @@
 //! A small S3 client: for the command line and for a store behind this one.
 
+mod answer;
 mod sign;
 
 use std::time::Duration;
@@ -9,9 +10,11 @@ use futures::{Stream, TryStreamExt};
 use http::{HeaderMap, Method, StatusCode};
 use model::{Error, ErrorKind, Result};
 use reqwest::{Body, Response, Url};
-use s3s::dto::*;
+use s3s::dto::TimestampFormat;
 use s3s::xml;
 
+use answer::Begun;
+pub use answer::{Listing, Versions};
 pub use sign::{Credentials, canonical_query, escape};
 use sign::{Signable, Signer};
 
@@ -187,7 +190,7 @@ impl Client {
         prefix: &str,
         delimiter: Option<&str>,
         after: Option<&str>,
-    ) -> Result<ListObjectsV2Output> {
+    ) -> Result<Listing> {
         let mut ask = Ask::new(Method::GET, bucket, "").query("list-type", "2").query("prefix", prefix);
         if let Some(delimiter) = delimiter {
             ask = ask.query("delimiter", delimiter);
@@ -198,18 +201,9 @@ impl Client {
         self.xml(ask).await
     }
 
-    /// One page of versions and delete markers.
-    pub async fn versions(
-        &self,
-        bucket: &str,
-        prefix: &str,
-        after: Option<(&str, &str)>,
-    ) -> Result<ListObjectVersionsOutput> {
-        let mut ask = Ask::new(Method::GET, bucket, "").query("versions", "").query("prefix", prefix);
-        if let Some((key, version)) = after {
-            ask = ask.query("key-marker", key).query("version-id-marker", version);
-        }
-        self.xml(ask).await
+    /// The first page of versions and delete markers.
+    pub async fn versions(&self, bucket: &str) -> Result<Versions> {
+        self.xml(Ask::new(Method::GET, bucket, "").query("versions", "")).await
     }
 
     /// `None` if there is no such object.
@@ -263,8 +257,8 @@ impl Client {
     pub async fn upload_start(&self, bucket: &str, key: &str, headers: Vec<(String, String)>) -> Result<String> {
         let mut ask = Ask::new(Method::POST, bucket, key).query("uploads", "");
         ask.headers = headers;
-        let answer: CreateMultipartUploadOutput = self.xml(ask).await?;
-        answer.upload_id.ok_or_else(|| Error::internal("the store began an upload without an id"))
+        let begun: Begun = self.xml(ask).await?;
+        begun.upload.ok_or_else(|| Error::internal("the store began an upload without an id"))
     }
 
     /// Sends a part; answers its ETag as it stands in the header.

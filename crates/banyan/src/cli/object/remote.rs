@@ -71,10 +71,10 @@ pub async fn walk(
     let mut after: Option<String> = None;
     loop {
         let page = s3.list(bucket, prefix, delimiter, after.as_deref()).await?;
-        for folder in page.common_prefixes.unwrap_or_default() {
+        for folder in page.folders {
             folder.prefix.map_or(Ok(()), |prefix| each(Found::Folder(prefix)))?;
         }
-        for object in page.contents.unwrap_or_default() {
+        for object in page.objects {
             let modified = object.last_modified.as_ref().map(|time| {
                 let mut text = Vec::new();
                 let _ = time.format(object::client::DATE_TIME, &mut text);
@@ -84,7 +84,7 @@ pub async fn walk(
             let etag = object.e_tag.map(|etag| etag.value().to_owned());
             each(Found::Object(Entry { key: object.key.unwrap_or_default(), size, modified, etag }))?;
         }
-        after = page.next_continuation_token;
+        after = page.next;
         if after.is_none() {
             return Ok(());
         }
@@ -100,9 +100,9 @@ pub enum Found {
 pub async fn empty(s3: &Client, bucket: &str, mut said: impl FnMut(u64)) -> Result<u64> {
     let mut count = 0;
     loop {
-        let page = s3.versions(bucket, "", None).await?;
-        let versions = page.versions.unwrap_or_default().into_iter().map(|v| (v.key, v.version_id));
-        let markers = page.delete_markers.unwrap_or_default().into_iter().map(|m| (m.key, m.version_id));
+        let page = s3.versions(bucket).await?;
+        let versions = page.versions.into_iter().map(|version| (version.key, version.version_id));
+        let markers = page.markers.into_iter().map(|marker| (marker.key, marker.version_id));
         let found: Vec<_> = versions.chain(markers).collect();
         if found.is_empty() {
             return Ok(count);
