@@ -73,7 +73,9 @@ pub fn list(
     view.scan(range, |_, value| {
         let bucket: Option<Bucket> = serde_json::from_slice(value).ok();
         let fits = |bucket: &Bucket| {
-            bucket.name.as_str() > after && owner.is_none_or(|owner| *bucket.owner.id == *owner) && wanted(&bucket.name)
+            bucket.name.as_str() > after
+                && owner.is_none_or(|owner| *bucket.owner.id == *owner)
+                && wanted(&bucket.name)
         };
         found.extend(bucket.filter(fits));
         found.len() < limit
@@ -129,7 +131,12 @@ pub async fn quota_set(service: &Service, name: &str, bytes: Option<u64>) -> Res
 
 /// Credentials for a user of the cloud that end by themselves. `expires` is in seconds since 1970.
 pub fn credentials(service: &Service, user: &str, rights: Rights, expires: i64) -> session::Issued {
-    let terms =
-        session::Session { parent: user.to_owned(), rights: rights.into(), role: None, expires, policy: None };
+    let terms = session::Session {
+        parent: user.to_owned(),
+        rights: rights.into(),
+        role: None,
+        expires,
+        policy: None,
+    };
     session::issue(&service.identity.root_key(), &terms)
 }

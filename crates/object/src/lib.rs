@@ -22,8 +22,8 @@
 
 pub mod access;
 pub mod checksum;
-pub mod condition;
 pub mod client;
+pub mod condition;
 pub mod config;
 pub mod engine;
 pub mod fault;

@@ -15,11 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tx;
 use crate::fault::{Fault, Result};
+use crate::identity::Account;
 use crate::record::Bucket;
 use crate::record::key::{self, Space};
 use crate::record::version::Head;
 use crate::service::Service;
 use crate::time::timestamp;
+use crate::version::Deleted;
 
 /// Events that may wait; when there are more, new ones are not kept.
 const WAITING_MAX: u64 = 100_000;
@@ -49,15 +51,26 @@ struct Waiting {
     body: String,
 }
 
+/// What an event is about.
+pub struct About<'a> {
+    pub object: &'a str,
+    pub size: u64,
+    pub etag: &'a str,
+    pub version_id: Option<String>,
+    pub seq: u64,
+    /// Who did it.
+    pub by: &'a Account,
+}
+
+impl<'a> About<'a> {
+    pub fn version(object: &'a str, head: &'a Head) -> Self {
+        let version_id = Some(head.version_id());
+        Self { object, size: head.size, etag: &head.etag, version_id, seq: head.seq, by: &head.owner }
+    }
+}
+
 /// What happened, in S3's words after `s3:`, such as `ObjectCreated:Put`.
-pub fn emit(
-    tx: &mut Tx<'_>,
-    bucket: &Bucket,
-    event: &str,
-    object: &str,
-    head: &Head,
-    by: &str,
-) -> Result<()> {
+pub fn emit(tx: &mut Tx<'_>, bucket: &Bucket, event: &str, about: &About<'_>) -> Result<()> {
     let Some(asked) = &bucket.settings.notification else { return Ok(()) };
     let topics = asked.topic_configurations.iter().flatten();
     let topics = topics.map(|topic| (&topic.id, &topic.topic_arn, &topic.events, &topic.filter));
@@ -65,11 +78,11 @@ pub fn emit(
     let queues = queues.map(|queue| (&queue.id, &queue.queue_arn, &queue.events, &queue.filter));
     for (id, arn, events, filter) in topics.chain(queues) {
         let wanted = events.iter().any(|pattern| event_fits(pattern.as_ref(), event));
-        if !wanted || !key_fits(filter.as_ref(), object) {
+        if !wanted || !key_fits(filter.as_ref(), about.object) {
             continue;
         }
         let now = tx.now();
-        let body = message(bucket, event, object, head, by, id.as_deref().unwrap_or_default(), now);
+        let body = message(bucket, event, about, id.as_deref().unwrap_or_default(), now);
         let number = tx.next(QUEUE)?;
         if number.saturating_sub(oldest(tx)?.unwrap_or(number)) > WAITING_MAX {
             tracing::warn!(bucket = bucket.name, "too many events wait; one is dropped");
@@ -79,6 +92,23 @@ pub fn emit(
         tx.put(place(number), serde_json::to_vec(&waiting).expect("plain data"));
     }
     Ok(())
+}
+
+/// What was removed, if anything; `events` are for what is gone and for a marker that was made.
+pub fn removed(
+    tx: &mut Tx<'_>,
+    bucket: &Bucket,
+    object: &str,
+    deleted: &Deleted,
+    by: &Account,
+    events: [&str; 2],
+) -> Result<()> {
+    let marked = deleted.marker && !deleted.removed;
+    if !marked && !deleted.removed {
+        return Ok(());
+    }
+    let about = About { object, size: 0, etag: "", version_id: deleted.version_id.clone(), seq: 0, by };
+    emit(tx, bucket, events[usize::from(marked)], &about)
 }
 
 fn place(number: u64) -> Vec<u8> {
@@ -129,7 +159,7 @@ fn key_fits(filter: Option<&NotificationConfigurationFilter>, object: &str) -> b
     })
 }
 
-fn message(bucket: &Bucket, event: &str, object: &str, head: &Head, by: &str, id: &str, now: i64) -> String {
+fn message(bucket: &Bucket, event: &str, about: &About<'_>, id: &str, now: i64) -> String {
     let mut at = Vec::new();
     let format = s3s::dto::TimestampFormat::DateTime;
     let at = timestamp(now).format(format, &mut at).ok().and_then(|()| String::from_utf8(at).ok());
@@ -139,7 +169,7 @@ fn message(bucket: &Bucket, event: &str, object: &str, head: &Head, by: &str, id
         "awsRegion": bucket.location.as_deref().unwrap_or_default(),
         "eventTime": at,
         "eventName": event,
-        "userIdentity": { "principalId": by },
+        "userIdentity": { "principalId": &*about.by.id },
         "s3": {
             "s3SchemaVersion": "1.0",
             "configurationId": id,
@@ -149,11 +179,11 @@ fn message(bucket: &Bucket, event: &str, object: &str, head: &Head, by: &str, id
                 "arn": format!("arn:aws:s3:::{}", bucket.name),
             },
             "object": {
-                "key": object,
-                "size": head.size,
-                "eTag": head.etag,
-                "versionId": head.version_id(),
-                "sequencer": format!("{:016X}", head.seq),
+                "key": about.object,
+                "size": about.size,
+                "eTag": about.etag,
+                "versionId": about.version_id,
+                "sequencer": format!("{:016X}", about.seq),
             },
         },
     });

@@ -9,6 +9,7 @@ use crate::checksum::{self, Algorithm};
 use crate::engine::{EngineError, Tx, Written};
 use crate::fault::{Fault, Result};
 use crate::headers::{self, Terms};
+use crate::notify::{self, About};
 use crate::record::key::{self, Space};
 use crate::record::{Blob, Bucket, Checksum, Part, Upload, Version};
 use crate::service::Records;
@@ -142,6 +143,8 @@ pub fn complete(
     new.blobs = used.into_iter().filter_map(blob).collect();
     headers::set_checksum(&mut new, checksum);
     new.head = version::insert(tx, bucket, &upload.key, new.clone(), quota)?;
+    let about = About::version(&upload.key, &new.head);
+    notify::emit(tx, bucket, "ObjectCreated:CompleteMultipartUpload", &about)?;
     Ok(new)
 }
 

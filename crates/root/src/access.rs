@@ -2,11 +2,11 @@
 //! document are made from it, so that nothing is served that does not stand here.
 
 use api::{
-    AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, Enrolment, EnrolmentCreate, Image, ImagePull,
-    Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, Page, PasswordChange,
-    ObjectStore, PlaceModeSet, PlatformHealth, QuotaReport, S3Session, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User,
-    UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback,
-    WorkloadScale, WorkloadUpdate, Zone,
+    AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, Enrolment, EnrolmentCreate,
+    Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, ObjectStore,
+    Page, PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport, S3Session, Tenant, TenantCreate, Token,
+    TokenCreate, TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate,
+    WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, Zone,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};

@@ -42,7 +42,9 @@ impl Identity for Directory {
         let snapshot = self.0.state.snapshot();
         // Sessions that REST gave out name a user. Nobody knows a secret to sign as one.
         let (user, secret) = match id.parse::<UserId>() {
-            Ok(user) => (user, Zeroizing::new(rand::random::<[u8; 32]>().map(|byte| b'a' + byte % 26).to_vec())),
+            Ok(user) => {
+                (user, Zeroizing::new(rand::random::<[u8; 32]>().map(|byte| b'a' + byte % 26).to_vec()))
+            }
             Err(_) => key::secret(&self.0, &AccessKeyId(id.to_owned())).ok()?,
         };
         let user = snapshot.users.get(&user)?;

@@ -102,13 +102,16 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             let s3 = s3(session).await?;
             if force {
                 let mut progress = Progress::new(format!("bucket {name}"));
-                let count = remote::empty(&s3, &name, |count| progress.now(&format!("{count} deleted"))).await?;
+                let count =
+                    remote::empty(&s3, &name, |count| progress.now(&format!("{count} deleted"))).await?;
                 progress.clear();
                 note(format!("bucket {name}: {count} objects and versions deleted"));
             }
-            s3.bucket_delete(&name).await.map_err(|error| match error.message.contains("BucketNotEmpty") {
-                true => Failure::from(error).hint("--force deletes what is in it, too"),
-                false => error.into(),
+            s3.bucket_delete(&name).await.map_err(|error| {
+                match error.message.contains("BucketNotEmpty") {
+                    true => Failure::from(error).hint("--force deletes what is in it, too"),
+                    false => error.into(),
+                }
             })?;
             note(format!("bucket {name}: deleted"));
             Ok(())

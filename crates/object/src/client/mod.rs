@@ -75,7 +75,10 @@ impl<'a> Ask<'a> {
 impl Client {
     pub fn new(endpoint: &str, region: &str, credentials: Credentials) -> Result<Self> {
         let endpoint = Url::parse(endpoint).map_err(|error| {
-            Error::invalid(format!("'{}' is not the address of an S3 store: {error}", endpoint.escape_debug()))
+            Error::invalid(format!(
+                "'{}' is not the address of an S3 store: {error}",
+                endpoint.escape_debug()
+            ))
         })?;
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_WAIT)
@@ -117,7 +120,9 @@ impl Client {
         let mut headers = ask.headers;
         headers.push(("x-amz-content-sha256".into(), UNSIGNED.into()));
         headers.push(("x-amz-date".into(), at.clone()));
-        headers.extend(self.credentials.session_token.clone().map(|token| ("x-amz-security-token".into(), token)));
+        headers.extend(
+            self.credentials.session_token.clone().map(|token| ("x-amz-security-token".into(), token)),
+        );
         let signer = Signer { credentials: &self.credentials, region: &self.region, service: "s3", at: &at };
         let authorization = signer.header(&Signable {
             method: ask.method.as_str(),
@@ -254,7 +259,12 @@ impl Client {
         Ok(self.ask(ask).await?.headers().clone())
     }
 
-    pub async fn upload_start(&self, bucket: &str, key: &str, headers: Vec<(String, String)>) -> Result<String> {
+    pub async fn upload_start(
+        &self,
+        bucket: &str,
+        key: &str,
+        headers: Vec<(String, String)>,
+    ) -> Result<String> {
         let mut ask = Ask::new(Method::POST, bucket, key).query("uploads", "");
         ask.headers = headers;
         let begun: Begun = self.xml(ask).await?;
@@ -262,7 +272,14 @@ impl Client {
     }
 
     /// Sends a part; answers its ETag as it stands in the header.
-    pub async fn upload_part(&self, bucket: &str, key: &str, upload: &str, number: u32, body: Bytes) -> Result<String> {
+    pub async fn upload_part(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        number: u32,
+        body: Bytes,
+    ) -> Result<String> {
         let ask = Ask::new(Method::PUT, bucket, key)
             .query("uploadId", upload)
             .query("partNumber", number.to_string())
@@ -273,14 +290,23 @@ impl Client {
         etag.map(str::to_owned).ok_or_else(|| Error::internal("the store took a part without an ETag"))
     }
 
-    pub async fn upload_complete(&self, bucket: &str, key: &str, upload: &str, etags: &[String]) -> Result<()> {
+    pub async fn upload_complete(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        etags: &[String],
+    ) -> Result<()> {
         let parts: String = etags
             .iter()
             .zip(1..)
-            .map(|(etag, number)| format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"))
+            .map(|(etag, number)| {
+                format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>")
+            })
             .collect();
         let text = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
-        let response = self.ask(Ask::new(Method::POST, bucket, key).query("uploadId", upload).body(text)).await?;
+        let response =
+            self.ask(Ask::new(Method::POST, bucket, key).query("uploadId", upload).body(text)).await?;
         let bytes = body(response).await?;
         match error_of(&bytes) {
             // The status is sent before the end is known, so an error may stand in a good answer.
@@ -299,7 +325,9 @@ async fn body(response: Response) -> Result<Vec<u8>> {
     let mut stream = response.bytes_stream();
     loop {
         let next = stream.try_next().await;
-        match next.map_err(|error| Error::unavailable(format!("the answer broke off: {}", root_cause(&error))))? {
+        match next
+            .map_err(|error| Error::unavailable(format!("the answer broke off: {}", root_cause(&error))))?
+        {
             Some(chunk) if bytes.len() + chunk.len() <= XML_MAX => bytes.extend_from_slice(&chunk),
             Some(_) => return Err(Error::internal("the answer of the store is too long")),
             None => return Ok(bytes),
@@ -309,7 +337,8 @@ async fn body(response: Response) -> Result<Vec<u8>> {
 
 fn parse<T: for<'x> xml::Deserialize<'x>>(bytes: &[u8]) -> Result<T> {
     let mut reader = xml::Deserializer::new(bytes);
-    T::deserialize(&mut reader).map_err(|error| Error::internal(format!("the store's answer is not read: {error}")))
+    T::deserialize(&mut reader)
+        .map_err(|error| Error::internal(format!("the store's answer is not read: {error}")))
 }
 
 fn root_cause(error: &reqwest::Error) -> String {
@@ -327,7 +356,8 @@ fn error_of(bytes: &[u8]) -> Option<(String, String)> {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;
         Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
     };
-    text.contains("<Error>").then(|| (field("Code").unwrap_or_default(), field("Message").unwrap_or_default()))
+    text.contains("<Error>")
+        .then(|| (field("Code").unwrap_or_default(), field("Message").unwrap_or_default()))
 }
 
 async fn refusal(response: Response) -> Error {

@@ -42,7 +42,10 @@ impl Signer<'_> {
     pub fn header(&self, what: &Signable<'_>) -> String {
         let (names, signature) = self.signature(what);
         let id = &self.credentials.access_key_id;
-        format!("AWS4-HMAC-SHA256 Credential={id}/{}, SignedHeaders={names}, Signature={signature}", self.scope())
+        format!(
+            "AWS4-HMAC-SHA256 Credential={id}/{}, SignedHeaders={names}, Signature={signature}",
+            self.scope()
+        )
     }
 
     /// The query of a link that anyone may use for so many seconds.
@@ -70,7 +73,8 @@ impl Signer<'_> {
         let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
         let lines: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
         let query = canonical_query(what.query);
-        let canonical = format!("{}\n{}\n{query}\n{lines}\n{names}\n{}", what.method, what.path, what.payload);
+        let canonical =
+            format!("{}\n{}\n{query}\n{lines}\n{names}\n{}", what.method, what.path, what.payload);
         let digest = hex::encode(Sha256::digest(canonical.as_bytes()));
         let text = format!("AWS4-HMAC-SHA256\n{}\n{}\n{digest}", self.at, self.scope());
         let secret = format!("AWS4{}", &*self.credentials.secret_access_key);
@@ -131,8 +135,14 @@ mod tests {
         let signer =
             Signer { credentials: &credentials, region: "us-east-1", service: "s3", at: "20130524T000000Z" };
         let host = "examplebucket.s3.amazonaws.com";
-        let what =
-            Signable { method: "GET", host, path: "/test.txt", query: &[], headers: &headers, payload: empty };
+        let what = Signable {
+            method: "GET",
+            host,
+            path: "/test.txt",
+            query: &[],
+            headers: &headers,
+            payload: empty,
+        };
         let signed = signer.header(&what);
         assert!(
             signed.ends_with("Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"),
@@ -140,7 +150,9 @@ mod tests {
         );
         let link = signer.query(&Signable { headers: &[], ..what }, 86400);
         assert!(
-            link.ends_with("X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"),
+            link.ends_with(
+                "X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"
+            ),
             "{link}"
         );
     }

@@ -15,9 +15,10 @@ use crate::record::key::{self, Space};
 use crate::record::{Bucket, Upload, Version};
 use crate::service::{Records, Service};
 use crate::time::timestamp;
-use crate::{upload, version};
+use crate::{notify, upload, version};
 pub use rule::{Due, Rules, Standing};
 
+const EVENTS: [&str; 2] = ["LifecycleExpiration:Delete", "LifecycleExpiration:DeleteMarkerCreated"];
 /// Keys looked at in one step.
 const PAGE: usize = 500;
 /// Older versions of one key looked at in one step.
@@ -134,10 +135,15 @@ fn act(tx: &mut Tx<'_>, bucket: &Bucket, objects: Vec<String>, day: std::time::D
         for (version, due) in steps(tx, &bucket, &object, current, &rules, now)? {
             let id = version.head.version_id();
             let done = match due {
-                Due::Expire => version::delete(tx, &bucket, &object, None, &bucket.owner, false).map(drop),
-                Due::Remove => {
-                    version::delete(tx, &bucket, &object, Some(&id), &bucket.owner, false).map(drop)
+                Due::Expire => {
+                    version::delete(tx, &bucket, &object, None, &bucket.owner, false).and_then(|deleted| {
+                        notify::removed(tx, &bucket, &object, &deleted, &bucket.owner, EVENTS)
+                    })
                 }
+                Due::Remove => version::delete(tx, &bucket, &object, Some(&id), &bucket.owner, false)
+                    .and_then(|deleted| {
+                        notify::removed(tx, &bucket, &object, &deleted, &bucket.owner, EVENTS)
+                    }),
                 Due::Move(class) => version::edit(tx, &bucket, &object, Some(&id), |version| {
                     version.head.storage_class = Some(class);
                     Ok(())

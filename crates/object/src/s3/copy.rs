@@ -12,6 +12,7 @@ use crate::condition::{Reading, Writing};
 use crate::engine::{SealKey, Tx, Written};
 use crate::fault::{Fault, Result};
 use crate::headers::{self, Terms};
+use crate::notify::{self, About};
 use crate::put::{self, SIZE_MAX, Source};
 use crate::record::version::Head;
 use crate::record::{self, Blob, Bucket, Version};
@@ -275,6 +276,7 @@ impl Origin {
                     }
                 }
                 let head = version::insert(tx, &bucket, &key, new, quota)?;
+                notify::emit(tx, &bucket, "ObjectCreated:Copy", &About::version(&key, &head))?;
                 let id = new_version_id(&bucket, &head);
                 Ok(Some((head, id)))
             })

@@ -9,6 +9,7 @@ use crate::condition;
 use crate::engine::Tx;
 use crate::fault::{Fault, Result};
 use crate::identity::Account;
+use crate::notify;
 use crate::record::Bucket;
 use crate::record::version::Head;
 use crate::service::{Caller, Records, Service};
@@ -146,7 +147,17 @@ impl Order {
                 Some(_) => {}
             }
         }
-        version::delete(tx, bucket, &self.key, id, by.unwrap_or(&bucket.owner), bypass)
+        let by = by.unwrap_or(&bucket.owner);
+        let deleted = version::delete(tx, bucket, &self.key, id, by, bypass)?;
+        notify::removed(
+            tx,
+            bucket,
+            &self.key,
+            &deleted,
+            by,
+            ["ObjectRemoved:Delete", "ObjectRemoved:DeleteMarkerCreated"],
+        )?;
+        Ok(deleted)
     }
 
     fn is_conditional(&self) -> bool {

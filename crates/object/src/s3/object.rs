@@ -11,6 +11,7 @@ use crate::condition::{Reading, Verdict, Writing};
 use crate::fault::{Fault, Result};
 use crate::headers::{self, Terms};
 use crate::identity::Account;
+use crate::notify::About;
 use crate::put::{self, Source};
 use crate::read::{self, Slice};
 use crate::record::version::Head;
@@ -18,7 +19,7 @@ use crate::record::{Acl, Blob, Bucket, Hold, Version, Versioning};
 use crate::seal::{self, CustomerKey, Wish};
 use crate::service::{Caller, Records, Service};
 use crate::time::timestamp;
-use crate::{checksum, version};
+use crate::{checksum, lifecycle, notify, version};
 
 pub async fn put_object(service: &Service, mut req: Req<PutObjectInput>) -> Answer<PutObjectOutput> {
     let caller = Caller::of(&req)?.clone();
@@ -53,10 +54,13 @@ pub async fn put_object(service: &Service, mut req: Req<PutObjectInput>) -> Answ
             let blob = Blob { id: tx.store(written)?, size: new.head.size, part: 1, checksum: None };
             new.blobs = vec![blob];
         }
+        new.head.modified = tx.now();
+        let expires = lifecycle::expiration(bucket.settings.lifecycle.as_ref(), &key, &new);
         let head = version::insert(tx, &bucket, &key, new, quota)?;
-        Ok::<_, Fault>((new_version_id(&bucket, &head), head))
+        notify::emit(tx, &bucket, "ObjectCreated:Put", &About::version(&key, &head))?;
+        Ok::<_, Fault>((new_version_id(&bucket, &head), head, expires))
     });
-    let (version_id, head) = stored.await?;
+    let (version_id, head, expiration) = stored.await?;
     let (sealed, sums) = shown;
     Ok(S3Response::new(PutObjectOutput {
         checksum_crc32: sums.checksum_crc32,
@@ -66,6 +70,7 @@ pub async fn put_object(service: &Service, mut req: Req<PutObjectInput>) -> Answ
         checksum_sha256: sums.checksum_sha256,
         checksum_type: sums.checksum_type,
         e_tag: Some(ETag::Strong(head.etag)),
+        expiration,
         sse_customer_algorithm: sealed.customer_algorithm,
         sse_customer_key_md5: sealed.customer_md5,
         ssekms_key_id: sealed.kms_key,
@@ -172,6 +177,7 @@ struct Asked<'a> {
 
 /// What a read found and may show.
 struct Found {
+    object: String,
     bucket: Bucket,
     version: Version,
     slice: Slice,
@@ -193,7 +199,7 @@ impl Asked<'_> {
         let slice = read::slice(&version, self.range, self.part);
         // A part that is not there is told before a key that is.
         let (slice, key) = (slice?, key?);
-        Ok(Found { bucket, version, slice, key })
+        Ok(Found { object: self.key.to_owned(), bucket, version, slice, key })
     }
 }
 
@@ -252,6 +258,7 @@ impl Found {
             content_range,
             content_type: system("content-type").or_else(|| Some(headers::CONTENT_TYPE.to_owned())),
             e_tag: Some(ETag::Strong(version.head.etag.clone())),
+            expiration: lifecycle::expiration(self.bucket.settings.lifecycle.as_ref(), &self.object, version),
             expires: system("expires")
                 .and_then(|date| Timestamp::parse(TimestampFormat::HttpDate, &date).ok()),
             last_modified: Some(timestamp(version.head.modified)),
@@ -364,6 +371,7 @@ pub async fn head_object(service: &Service, req: Req<HeadObjectInput>) -> Answer
         content_range: shown.content_range,
         content_type: req.input.response_content_type.or(shown.content_type),
         e_tag: shown.e_tag,
+        expiration: shown.expiration,
         expires: req.input.response_expires.or(shown.expires),
         last_modified: shown.last_modified,
         metadata: shown.metadata,

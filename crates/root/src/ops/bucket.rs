@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{Bucket, BucketQuota, ObjectStore, Page, S3Session};
-use model::{Bytes, Error, Result, Timestamp};
+use model::{Bytes, Error, Result, TenantId, Timestamp};
 use object::inventory::{self, Item};
 
 use super::page::{Query, cut, glob};
@@ -19,12 +19,13 @@ const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
 
 fn objects(cloud: &Cloud) -> Result<&Objects> {
     cloud.objects.get().ok_or_else(|| {
-        Error::unavailable("this server runs no object store").hint("ask the root server that has one, or add [object] to its file")
+        Error::unavailable("this server runs no object store")
+            .hint("ask the root server that has one, or add [object] to its file")
     })
 }
 
 fn view(snapshot: &Snapshot, item: &Item) -> Option<Bucket> {
-    let tenant = snapshot.tenants.get(&item.owner.parse().ok()?)?;
+    let tenant = snapshot.tenants.get(&item.owner.parse::<TenantId>().ok()?)?;
     Some(Bucket {
         name: item.name.clone(),
         tenant: tenant.name.clone(),
@@ -52,7 +53,8 @@ pub async fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<
             wanted.as_deref().is_none_or(|pattern| glob(pattern, name))
         })
     };
-    let found = tokio::task::spawn_blocking(look).await.map_err(|error| Error::internal(error.to_string()))?;
+    let found =
+        tokio::task::spawn_blocking(look).await.map_err(|error| Error::internal(error.to_string()))?;
     let mut items: Vec<Bucket> = found?.iter().filter_map(|item| view(&snapshot, item)).collect();
     let next = cut(&mut items, query.limit, |bucket| bucket.name.clone());
     Ok(Page { items, next, seq: snapshot.seq })
@@ -91,7 +93,8 @@ pub fn session(cloud: &Cloud, caller: &Caller) -> Result<S3Session> {
     let objects = objects(cloud)?;
     let rights = directory::rights(caller.principal.role);
     let expires = cloud.now().0 / 1000 + SESSION.as_millis() as i64;
-    let issued = inventory::credentials(&objects.service, caller.principal.user.as_str(), rights, expires / 1000);
+    let issued =
+        inventory::credentials(&objects.service, caller.principal.user.as_str(), rights, expires / 1000);
     Ok(S3Session {
         endpoint: objects.endpoint.clone(),
         region: objects.service.config.region.clone(),

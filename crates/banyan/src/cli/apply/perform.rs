@@ -62,11 +62,16 @@ async fn execute(session: &Session, client: &Client, resource: &Resource, act: A
             client.tenant_create(&body).await?;
         }
         Body::User(spec) if exists => {
-            let body = UserUpdate { role: Some(spec.role), password: None };
+            let body = UserUpdate { role: Some(spec.role), password: None, email: None };
             client.user_update(name, &body, None).await?;
         }
         Body::User(spec) => {
-            let body = UserCreate { name: resource.name.clone(), role: spec.role, password: password(spec)? };
+            let body = UserCreate {
+                name: resource.name.clone(),
+                role: spec.role,
+                password: password(spec)?,
+                email: None,
+            };
             client.user_create(&body).await?;
         }
         Body::Image(spec) => make_image(client, name, spec, exists).await?,

@@ -207,7 +207,9 @@ async fn get(session: &Session, from: Place, to: Option<PathBuf>, version: Optio
 
 const COLUMNS: [Column<Entry>; 4] = [
     Column::new("NAME", |entry| entry.key.clone()),
-    Column::new("SIZE", |entry| if entry.key.ends_with('/') && entry.etag.is_none() { "-".into() } else { size(entry.size) }),
+    Column::new("SIZE", |entry| {
+        if entry.key.ends_with('/') && entry.etag.is_none() { "-".into() } else { size(entry.size) }
+    }),
     Column::new("MODIFIED", |entry| entry.modified.clone().unwrap_or_else(|| "-".into())),
     Column::wide("ETAG", |entry| entry.etag.clone().unwrap_or_else(|| "-".into())),
 ];
@@ -227,7 +229,13 @@ async fn ls(session: &Session, at: &Place, recursive: bool) -> Result<()> {
     output::list(session.format, &found, &COLUMNS)
 }
 
-async fn rm(session: &Session, place: Place, recursive: bool, version: Option<&str>, dry_run: bool) -> Result<()> {
+async fn rm(
+    session: &Session,
+    place: Place,
+    recursive: bool,
+    version: Option<&str>,
+    dry_run: bool,
+) -> Result<()> {
     let s3 = s3(session).await?;
     let keys = match recursive {
         false => vec![place.clone().object()?.key],

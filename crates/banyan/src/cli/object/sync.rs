@@ -119,10 +119,17 @@ async fn objects(s3: &Client, at: &Place) -> Result<BTreeMap<String, Facts>> {
             let time = entry.modified.and_then(|text| text.parse::<jiff::Timestamp>().ok());
             // A name that ends in a slash stands for a folder and has nothing in it.
             if !(name.is_empty() || name.ends_with('/') && entry.size == 0) {
-                found.insert(name, Facts { size: entry.size, modified: time.map_or(0, |time| time.as_second()) });
+                found.insert(
+                    name,
+                    Facts { size: entry.size, modified: time.map_or(0, |time| time.as_second()) },
+                );
             }
         }
-        if found.len() > FILES_MAX { Err(Failure::new(format!("more than {FILES_MAX} objects; sync a part of them"))) } else { Ok(()) }
+        if found.len() > FILES_MAX {
+            Err(Failure::new(format!("more than {FILES_MAX} objects; sync a part of them")))
+        } else {
+            Ok(())
+        }
     })
     .await?;
     Ok(found)
@@ -135,14 +142,16 @@ fn files(root: &Path) -> Result<BTreeMap<String, Facts>> {
         let fail = |error: std::io::Error| Failure::new(format!("{}: {error}", folder.display()));
         for entry in std::fs::read_dir(&folder).map_err(fail)? {
             let path = entry.map_err(fail)?.path();
-            let meta = std::fs::metadata(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            let meta = std::fs::metadata(&path)
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
             if std::fs::symlink_metadata(&path).is_ok_and(|own| own.is_symlink()) && meta.is_dir() {
                 note(format!("{}: a link to a folder is left out", path.display()));
             } else if meta.is_dir() {
                 open.push(path);
             } else if meta.is_file() {
                 let name = path.strip_prefix(root).unwrap_or(&path).to_str().map(str::to_owned);
-                let name = name.ok_or_else(|| Failure::new(format!("{}: the name is not UTF-8", path.display())))?;
+                let name =
+                    name.ok_or_else(|| Failure::new(format!("{}: the name is not UTF-8", path.display())))?;
                 let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
                 let modified = modified.map_or(0, |since| since.as_secs() as i64);
                 found.insert(name, Facts { size: meta.len(), modified });

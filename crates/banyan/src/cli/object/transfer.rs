@@ -38,14 +38,23 @@ pub async fn put_file(s3: &Client, from: &Path, to: &Place, headers: Vec<(String
     let length = meta.len();
     let sent = Arc::new(AtomicU64::new(0));
     let work = async {
-        if length <= WHOLE_MAX { whole(s3, from, to, length, headers, &sent).await } else { parts(s3, from, to, length, headers, &sent).await }
+        if length <= WHOLE_MAX {
+            whole(s3, from, to, length, headers, &sent).await
+        } else {
+            parts(s3, from, to, length, headers, &sent).await
+        }
     };
     shown(&to.to_string(), Some(length), &sent, work).await?;
     Ok(length)
 }
 
 /// Runs `work` and shows meanwhile how far it is.
-async fn shown<T>(what: &str, total: Option<u64>, done: &AtomicU64, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn shown<T>(
+    what: &str,
+    total: Option<u64>,
+    done: &AtomicU64,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let mut progress = Progress::new(what);
     tokio::pin!(work);
     let mut tick = tokio::time::interval(SHOW_EVERY);
@@ -59,7 +68,14 @@ async fn shown<T>(what: &str, total: Option<u64>, done: &AtomicU64, work: impl F
     answer
 }
 
-async fn whole(s3: &Client, from: &Path, to: &Place, length: u64, headers: Vec<(String, String)>, sent: &Arc<AtomicU64>) -> Result<()> {
+async fn whole(
+    s3: &Client,
+    from: &Path,
+    to: &Place,
+    length: u64,
+    headers: Vec<(String, String)>,
+    sent: &Arc<AtomicU64>,
+) -> Result<()> {
     let file = tokio::fs::File::open(from).await.map_err(|error| at(from, error))?;
     let sent = sent.clone();
     let stream = tokio_util::io::ReaderStream::with_capacity(file, CHUNK)
@@ -68,7 +84,14 @@ async fn whole(s3: &Client, from: &Path, to: &Place, length: u64, headers: Vec<(
     Ok(())
 }
 
-async fn parts(s3: &Client, from: &Path, to: &Place, length: u64, headers: Vec<(String, String)>, sent: &AtomicU64) -> Result<()> {
+async fn parts(
+    s3: &Client,
+    from: &Path,
+    to: &Place,
+    length: u64,
+    headers: Vec<(String, String)>,
+    sent: &AtomicU64,
+) -> Result<()> {
     let size = PART_MIN.max(length.div_ceil(PARTS_MAX).next_multiple_of(1 << 20));
     let upload = s3.upload_start(&to.bucket, &to.key, headers).await?;
     let count = length.div_ceil(size);
@@ -120,7 +143,11 @@ pub async fn put_stdin(s3: &Client, to: &Place, headers: Vec<(String, String)>) 
     let outcome: Result<()> = async {
         loop {
             let mut part = Vec::new();
-            (&mut input).take(PART_MIN).read_to_end(&mut part).await.map_err(|error| Failure::new(error.to_string()))?;
+            (&mut input)
+                .take(PART_MIN)
+                .read_to_end(&mut part)
+                .await
+                .map_err(|error| Failure::new(error.to_string()))?;
             let last = (part.len() as u64) < PART_MIN;
             total += part.len() as u64;
             let part = Bytes::from(part);
@@ -221,7 +248,8 @@ pub async fn get_stdout(s3: &Client, from: &Place, version: Option<&str>) -> Res
     let mut stream = response.bytes_stream();
     let mut out = tokio::io::stdout();
     while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(|error| Failure::new(format!("{from}: the transfer broke off: {error}")))?;
+        let chunk =
+            chunk.map_err(|error| Failure::new(format!("{from}: the transfer broke off: {error}")))?;
         out.write_all(&chunk).await.map_err(|error| Failure::new(error.to_string()))?;
     }
     out.flush().await.map_err(|error| Failure::new(error.to_string()))
