@@ -37,7 +37,7 @@ fn failed(fault: impl Into<Fault>) -> Error {
 }
 
 fn item(records: &impl Records, bucket: Bucket) -> Result<Item> {
-    let policy = bucket.policy.as_deref().and_then(|text| Policy::trusted(text).ok());
+    let policy = bucket.policy.as_deref().map(Policy::kept);
     let blocked = bucket.settings.public_access.as_ref();
     let restricts = blocked.and_then(|block| block.restrict_public_buckets) == Some(true);
     let ignores = blocked.and_then(|block| block.ignore_public_acls) == Some(true);
