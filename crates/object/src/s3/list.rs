@@ -13,7 +13,14 @@ use crate::record::version::Head;
 use crate::service::{Records, Service};
 use crate::time::timestamp;
 
+/// Some clients allow any order to save time; ours costs none.
+const UNORDERED: &str = "allow-unordered=true";
+
 pub async fn list_objects(service: &Service, req: Req<ListObjectsInput>) -> Answer<ListObjectsOutput> {
+    if req.input.delimiter.is_some() && req.uri.query().is_some_and(|query| query.contains(UNORDERED)) {
+        let message = "A listing without order cannot have a delimiter";
+        return Err(Fault::new(S3ErrorCode::InvalidArgument, message).into());
+    }
     let input = req.input;
     let text = Text::new(input.encoding_type.as_ref())?;
     let limit = limit(input.max_keys)?;
@@ -29,7 +36,7 @@ pub async fn list_objects(service: &Service, req: Req<ListObjectsInput>) -> Answ
     let (contents, common_prefixes) = text.split(page, |key, head| object(key, &head, true));
     Ok(S3Response::new(ListObjectsOutput {
         name: Some(input.bucket),
-        prefix: Some(text.show(&query.prefix)),
+        prefix: Some(text.show_unread(&query.prefix)),
         marker: Some(text.show(&marker)),
         max_keys: Some(shown(limit)),
         is_truncated,
@@ -177,6 +184,12 @@ impl Text {
                 Err(Fault::new(S3ErrorCode::InvalidArgument, message))
             }
         }
+    }
+
+    /// A name that the usual clients forget to decode: as it is, if XML can hold it.
+    fn show_unread(self, name: &str) -> String {
+        let fits = |char: char| !char.is_control() || matches!(char, '\t' | '\n' | '\r');
+        if name.chars().all(fits) { name.to_owned() } else { self.show(name) }
     }
 
     pub fn show(self, name: &str) -> String {
