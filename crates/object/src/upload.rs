@@ -169,16 +169,14 @@ pub fn abort_all(tx: &mut Tx<'_>, bucket: &Bucket) -> Result<()> {
 
 /// Takes the named parts out of all.
 fn choose(all: &mut BTreeMap<u16, Part>, named: &[Named]) -> Result<Vec<Part>> {
+    if !named.is_sorted_by(|before, after| before.number < after.number) {
+        return Err(Fault::new(
+            S3ErrorCode::InvalidPartOrder,
+            "The list of parts was not in ascending order. The parts list must be specified in order by part number.",
+        ));
+    }
     let mut used: Vec<Part> = Vec::with_capacity(named.len());
-    let mut before = 0;
     for (index, named_part) in named.iter().enumerate() {
-        if named_part.number <= before {
-            return Err(Fault::new(
-                S3ErrorCode::InvalidPartOrder,
-                "The list of parts was not in ascending order. The parts list must be specified in order by part number.",
-            ));
-        }
-        before = named_part.number;
         let number = u16::try_from(named_part.number).unwrap_or_default();
         let part = all.remove(&number).filter(|part| fits(part, named_part)).ok_or_else(|| {
             Fault::new(
