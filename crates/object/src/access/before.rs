@@ -46,6 +46,21 @@ pub fn before(uri: &Uri, headers: &HeaderMap, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
+/// Version 2 signs the name of a bucket with a slash behind it, also where the path has none. Such a
+/// path with its slash, if the request is of that kind.
+pub fn slashed(uri: &Uri, headers: &HeaderMap) -> Option<Uri> {
+    let name = uri.path().strip_prefix('/')?;
+    let header = headers.get(header::AUTHORIZATION);
+    let by_header = header.is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
+    let query = uri.query().unwrap_or_default();
+    let by_query = || pairs(query).any(|(name, _)| name == "Signature");
+    if name.is_empty() || name.contains('/') || !(by_header || by_query()) {
+        return None;
+    }
+    let mark = if uri.query().is_some() { "?" } else { "" };
+    format!("/{name}/{mark}{query}").parse().ok()
+}
+
 /// Version 2 signs a date, which must be near.
 fn check_date(headers: &HeaderMap, now: Timestamp) -> Result<()> {
     let date = headers.get("x-amz-date").or_else(|| headers.get(header::DATE));
@@ -127,6 +142,21 @@ mod tests {
         assert_eq!(v2("Tue, 07 Jul 1950 21:53:04 GMT"), "AccessDenied");
         assert_eq!(v2("Bad Date"), "AccessDenied");
         assert_eq!(v2(""), "AccessDenied");
+    }
+
+    #[test]
+    fn version_2_wants_a_slash_behind_a_bucket() {
+        let v2: HeaderMap = [(header::AUTHORIZATION, "AWS K:S".parse().unwrap())].into_iter().collect();
+        let shown = |uri: &str, headers: &HeaderMap| {
+            slashed(&uri.parse().unwrap(), headers).map(|uri| uri.to_string())
+        };
+        assert_eq!(shown("/b", &v2).as_deref(), Some("/b/"));
+        assert_eq!(shown("/b?acl&x=%2F", &v2).as_deref(), Some("/b/?acl&x=%2F"));
+        assert_eq!(shown("/b?Signature=x", &HeaderMap::new()).as_deref(), Some("/b/?Signature=x"));
+        for uri in ["/", "/b/", "/b/k", "/b//"] {
+            assert_eq!(shown(uri, &v2), None, "{uri}");
+        }
+        assert_eq!(shown("/b", &HeaderMap::new()), None);
     }
 
     #[test]

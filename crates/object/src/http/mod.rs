@@ -183,9 +183,13 @@ impl Edge {
         Ok(response)
     }
 
-    async fn serve(&self, req: Request<Body>) -> Result<HttpResponse, HttpError> {
+    async fn serve(&self, mut req: Request<Body>) -> Result<HttpResponse, HttpError> {
         if let Err(fault) = access::before(req.uri(), req.headers(), jiff::Timestamp::now()) {
             return S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)));
+        }
+        let by_path = self.host_bucket(&req).is_none();
+        if let Some(uri) = access::slashed(req.uri(), req.headers()).filter(|_| by_path) {
+            *req.uri_mut() = uri;
         }
         match self.form_bucket(&req) {
             Some(bucket) => Ok(form::post(&self.service, &self.gate, &bucket, req).await),
