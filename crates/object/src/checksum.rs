@@ -245,7 +245,7 @@ mod tests {
         check(Algorithm::Crc32c, &STANDARD.encode(0xe306_9283_u32.to_be_bytes()));
         check(Algorithm::Crc64Nvme, &STANDARD.encode(0xae8b_1486_0a79_9888_u64.to_be_bytes()));
         check(Algorithm::Sha1, "98O8HYCOBHMq32eZZczDTKeuNEE=");
-        check(Algorithm::Sha256, "FeKw0807iLlouI3Ze/9jkBVR0izLx4p4DyZbnfmPcyU=");
+        check(Algorithm::Sha256, "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=");
     }
 
     #[test]
