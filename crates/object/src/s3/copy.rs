@@ -5,14 +5,13 @@ use http::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Response};
 
-use super::object::{new_version_id, owned, version_id};
+use super::object::{Change, Made, owned, version_id};
 use super::{Answer, Req};
 use crate::checksum::{self, Algorithm, Asked, Hasher};
 use crate::condition::{Reading, Writing};
 use crate::engine::{SealKey, Tx, Written};
 use crate::fault::{Fault, Result};
 use crate::headers::{self, Terms};
-use crate::notify::{self, About};
 use crate::put::{self, SIZE_MAX, Source};
 use crate::record::version::Head;
 use crate::record::{self, Blob, Bucket, Version};
@@ -39,15 +38,21 @@ pub async fn copy_object(service: &Service, mut req: Req<CopyObjectInput>) -> An
         let mut new = terms.version(owner, acl, None);
         let bytes = source.bytes(service, &req, &sealing, &mut new).await?;
         let answer = answer(&source, &new);
-        let quota = service.identity.quota(&bucket.owner.id).await;
-        let target = (req.input.bucket.clone(), req.input.key.clone());
-        if let Some((head, id)) = source.store(service, bytes, new, target, condition.clone(), quota).await? {
+        let change = Change {
+            bucket: req.input.bucket.clone(),
+            key: req.input.key.clone(),
+            condition: condition.clone(),
+            quota: service.identity.quota(&bucket.owner.id).await,
+            event: "ObjectCreated:Copy",
+            };
+        if let Some(made) = source.store(service, bytes, new, change).await? {
             return Ok(S3Response::new(CopyObjectOutput {
                 copy_object_result: answer.copy_object_result.map(|result| CopyObjectResult {
-                    last_modified: Some(time::timestamp(head.modified)),
+                    last_modified: Some(time::timestamp(made.head.modified)),
                     ..result
                 }),
-                version_id: id,
+                expiration: made.expiration,
+                version_id: made.version_id,
                 ..answer
             }));
         }
@@ -251,36 +256,22 @@ impl Origin {
         &self,
         service: &Service,
         bytes: Bytes,
-        mut new: Version,
-        (name, key): (String, String),
-        condition: Writing,
-        quota: Option<u64>,
-    ) -> Result<Option<(Head, Option<String>)>> {
-        let source = (self.bucket.id, self.object.clone(), self.version.head.clone());
-        service
-            .engine
-            .write(move |tx| {
-                let bucket = tx.bucket(&name)?;
-                condition.check(version::newest(tx, bucket.id, &key)?.map(|newest| newest.head).as_ref())?;
-                match bytes {
-                    Bytes::Shared => {
-                        let (bucket, object, head) = &source;
-                        if !hold(tx, *bucket, object, head, &new.blobs)? {
-                            return Ok(None);
-                        }
-                    }
-                    Bytes::Written(None) => {}
-                    Bytes::Written(Some(written)) => {
-                        let id = tx.store(written)?;
-                        new.blobs = vec![Blob { id, size: new.head.size, part: 1, checksum: None }];
-                    }
+        new: Version,
+        change: Change,
+    ) -> Result<Option<Made>> {
+        let (bucket, object, head) = (self.bucket.id, self.object.clone(), self.version.head.clone());
+        let stored = service.engine.write(move |tx| {
+            change.make(tx, new, |tx, new| match bytes {
+                Bytes::Shared => hold(tx, bucket, &object, &head, &new.blobs),
+                Bytes::Written(None) => Ok(true),
+                Bytes::Written(Some(written)) => {
+                    let id = tx.store(written)?;
+                    new.blobs = vec![Blob { id, size: new.head.size, part: 1, checksum: None }];
+                    Ok(true)
                 }
-                let head = version::insert(tx, &bucket, &key, new, quota)?;
-                notify::emit(tx, &bucket, "ObjectCreated:Copy", &About::version(&key, &head))?;
-                let id = new_version_id(&bucket, &head);
-                Ok(Some((head, id)))
             })
-            .await
+        });
+        stored.await
     }
 }
 

@@ -8,6 +8,7 @@ use s3s::{S3Error, S3ErrorCode, S3Response};
 use super::{Answer, Req};
 use crate::access::ownership;
 use crate::condition::{Reading, Verdict, Writing};
+use crate::engine::{SealKey, Tx};
 use crate::fault::{Fault, Result};
 use crate::headers::{self, Terms};
 use crate::identity::Account;
@@ -44,23 +45,24 @@ pub async fn put_object(service: &Service, mut req: Req<PutObjectInput>) -> Answ
     headers::set_checksum(&mut new, Some(taken.checksum));
     let shown = (seal::shown(new.seal.as_ref()), checksum::shown(new.checksum.as_ref()));
 
-    let quota = service.identity.quota(&bucket.owner.id).await;
-    let (name, key) = (input.bucket.clone(), input.key.clone());
+    let change = Change {
+        bucket: input.bucket.clone(),
+        key: input.key.clone(),
+        condition,
+        quota: service.identity.quota(&bucket.owner.id).await,
+        event: if req.method == http::Method::POST { "ObjectCreated:Post" } else { "ObjectCreated:Put" },
+    };
     let written = taken.written;
     let stored = service.engine.write(move |tx| {
-        let bucket = tx.bucket(&name)?;
-        condition.check(version::newest(tx, bucket.id, &key)?.map(|newest| newest.head).as_ref())?;
-        if let Some(written) = written {
-            let blob = Blob { id: tx.store(written)?, size: new.head.size, part: 1, checksum: None };
-            new.blobs = vec![blob];
-        }
-        new.head.modified = tx.now();
-        let expires = lifecycle::expiration(bucket.settings.lifecycle.as_ref(), &key, &new);
-        let head = version::insert(tx, &bucket, &key, new, quota)?;
-        notify::emit(tx, &bucket, "ObjectCreated:Put", &About::version(&key, &head))?;
-        Ok::<_, Fault>((new_version_id(&bucket, &head), head, expires))
+        change.make(tx, new, |tx, new| {
+            if let Some(written) = written {
+                let id = tx.store(written)?;
+                new.blobs = vec![Blob { id, size: new.head.size, part: 1, checksum: None }];
+            }
+            Ok(true)
+        })
     });
-    let (version_id, head, expiration) = stored.await?;
+    let made = stored.await?.ok_or(S3ErrorCode::InternalError)?;
     let (sealed, sums) = shown;
     Ok(S3Response::new(PutObjectOutput {
         checksum_crc32: sums.checksum_crc32,
@@ -69,15 +71,56 @@ pub async fn put_object(service: &Service, mut req: Req<PutObjectInput>) -> Answ
         checksum_sha1: sums.checksum_sha1,
         checksum_sha256: sums.checksum_sha256,
         checksum_type: sums.checksum_type,
-        e_tag: Some(ETag::Strong(head.etag)),
-        expiration,
+        e_tag: Some(ETag::Strong(made.head.etag)),
+        expiration: made.expiration,
         sse_customer_algorithm: sealed.customer_algorithm,
         sse_customer_key_md5: sealed.customer_md5,
         ssekms_key_id: sealed.kms_key,
         server_side_encryption: sealed.algorithm,
-        version_id,
+        version_id: made.version_id,
         ..PutObjectOutput::default()
     }))
+}
+
+/// A new version in the making: where it goes, and on what conditions.
+pub(super) struct Change {
+    pub bucket: String,
+    pub key: String,
+    pub condition: Writing,
+    /// The most bytes of the bucket's owner.
+    pub quota: Option<u64>,
+    pub event: &'static str,
+}
+
+/// What became of it.
+pub(super) struct Made {
+    pub head: Head,
+    pub version_id: Option<String>,
+    pub expiration: Option<String>,
+}
+
+impl Change {
+    /// Runs on the writer. `bytes` gives the version its bytes, or says by `false` that it cannot.
+    pub fn make(
+        self,
+        tx: &mut Tx<'_>,
+        mut new: Version,
+        bytes: impl FnOnce(&mut Tx<'_>, &mut Version) -> Result<bool>,
+    ) -> Result<Option<Made>> {
+        let bucket = tx.bucket(&self.bucket)?;
+        let newest = version::newest(tx, bucket.id, &self.key)?;
+        self.condition.check(newest.map(|newest| newest.head).as_ref())?;
+        if !bytes(tx, &mut new)? {
+            return Ok(None);
+        }
+        let rules = bucket.settings.lifecycle.as_ref();
+        let kept = rules.map(|_| new.clone());
+        let head = version::insert(tx, &bucket, &self.key, new, self.quota)?;
+        notify::emit(tx, &bucket, self.event, &About::version(&self.key, &head))?;
+        let kept = kept.map(|kept| Version { head: head.clone(), ..kept });
+        let expiration = kept.and_then(|kept| lifecycle::expiration(rules, &self.key, &kept));
+        Ok(Some(Made { version_id: new_version_id(&bucket, &head), head, expiration }))
+    }
 }
 
 fn wish(input: &mut PutObjectInput) -> Result<Wish> {
@@ -177,11 +220,11 @@ struct Asked<'a> {
 
 /// What a read found and may show.
 struct Found {
-    object: String,
     bucket: Bucket,
     version: Version,
     slice: Slice,
-    key: Option<crate::engine::SealKey>,
+    key: Option<SealKey>,
+    expiration: Option<String>,
 }
 
 impl Asked<'_> {
@@ -199,7 +242,9 @@ impl Asked<'_> {
         let slice = read::slice(&version, self.range, self.part);
         // A part that is not there is told before a key that is.
         let (slice, key) = (slice?, key?);
-        Ok(Found { object: self.key.to_owned(), bucket, version, slice, key })
+        let rules = bucket.settings.lifecycle.as_ref().filter(|_| self.version_id.is_none());
+        let expiration = lifecycle::expiration(rules, self.key, &version);
+        Ok(Found { bucket, version, slice, key, expiration })
     }
 }
 
@@ -258,7 +303,7 @@ impl Found {
             content_range,
             content_type: system("content-type").or_else(|| Some(headers::CONTENT_TYPE.to_owned())),
             e_tag: Some(ETag::Strong(version.head.etag.clone())),
-            expiration: lifecycle::expiration(self.bucket.settings.lifecycle.as_ref(), &self.object, version),
+            expiration: self.expiration.clone(),
             expires: system("expires")
                 .and_then(|date| Timestamp::parse(TimestampFormat::HttpDate, &date).ok()),
             last_modified: Some(timestamp(version.head.modified)),
