@@ -1,5 +1,6 @@
 //! The listener: connections, limits, and what stands around s3s (request ids, CORS, virtual hosts).
 
+pub mod amend;
 mod cors;
 mod host;
 mod website;
@@ -131,6 +132,8 @@ impl Edge {
     async fn handle(&self, req: Request<Incoming>, peer: Peer) -> Result<HttpResponse, HttpError> {
         let started = Instant::now();
         let mut req = req.map(Body::from);
+        amend::read_latin(req.headers_mut());
+        amend::drop_odd_range(req.headers_mut());
         let trace = Trace::default();
         req.extensions_mut().insert(peer);
         req.extensions_mut().insert(trace.clone());
@@ -193,7 +196,7 @@ impl Edge {
         }
         match self.form_bucket(&req) {
             Some(bucket) => Ok(form::post(&self.service, &self.gate, &bucket, req).await),
-            None => self.s3.call(req).await,
+            None => amend::plain_etag(self.s3.call(req).await?).await,
         }
     }
 

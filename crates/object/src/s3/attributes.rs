@@ -6,6 +6,7 @@ use s3s::dto::*;
 use super::object::{count, refuse_encryption, signed, version_id};
 use super::{Answer, Req};
 use crate::fault::Fault;
+use crate::http::amend::PlainETag;
 use crate::record::Version;
 use crate::seal::{self, CustomerKey};
 use crate::service::{Records, Service};
@@ -32,7 +33,7 @@ pub async fn get_object_attributes(
 
     let wants = |name: &str| input.object_attributes.iter().any(|wanted| wanted.as_str() == name);
     let class = found.head.storage_class.as_deref().unwrap_or(StorageClass::STANDARD);
-    Ok(S3Response::new(GetObjectAttributesOutput {
+    let mut response = S3Response::new(GetObjectAttributesOutput {
         checksum: (wants(ObjectAttributes::CHECKSUM) && found.checksum.is_some())
             .then(|| checksum::shown(found.checksum.as_ref())),
         e_tag: wants(ObjectAttributes::ETAG).then(|| ETag::Strong(found.head.etag.clone())),
@@ -43,7 +44,9 @@ pub async fn get_object_attributes(
         storage_class: wants(ObjectAttributes::STORAGE_CLASS).then(|| StorageClass::from(class.to_owned())),
         version_id: version_id(&bucket, &found.head),
         ..GetObjectAttributesOutput::default()
-    }))
+    });
+    response.extensions.insert(PlainETag);
+    Ok(response)
 }
 
 fn parts(version: &Version, marker: Option<i32>, max: Option<i32>) -> GetObjectAttributesParts {

@@ -44,7 +44,7 @@ pub async fn copy_object(service: &Service, mut req: Req<CopyObjectInput>) -> An
             condition: condition.clone(),
             quota: service.identity.quota(&bucket.owner.id).await,
             event: "ObjectCreated:Copy",
-            };
+        };
         if let Some(made) = source.store(service, bytes, new, change).await? {
             return Ok(S3Response::new(CopyObjectOutput {
                 copy_object_result: answer.copy_object_result.map(|result| CopyObjectResult {

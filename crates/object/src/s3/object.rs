@@ -354,12 +354,13 @@ fn ascii_metadata(version: &Version) -> Option<Metadata> {
     Some(plain.collect::<Metadata>()).filter(|metadata| !metadata.is_empty())
 }
 
-/// Metadata beyond ASCII goes out in the bytes it is likely to have come in.
+/// Metadata beyond ASCII goes out in the bytes it came in.
 fn raw_metadata(version: &Version) -> HeaderMap {
+    let latin = headers::system_of(&version.headers, headers::LATIN).is_some();
     let mut map = HeaderMap::new();
     for (name, value) in version.metadata.iter().filter(|(_, value)| !value.is_ascii()) {
-        let latin: Option<Vec<u8>> = value.chars().map(|char| u8::try_from(char).ok()).collect();
-        let bytes = latin.unwrap_or_else(|| value.clone().into_bytes());
+        let narrow: Option<Vec<u8>> = value.chars().map(|char| u8::try_from(char).ok()).collect();
+        let bytes = narrow.filter(|_| latin).unwrap_or_else(|| value.clone().into_bytes());
         let name = http::HeaderName::try_from(format!("x-amz-meta-{name}"));
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(&bytes)) {
             map.insert(name, value);

@@ -111,10 +111,8 @@ async fn copy(bed: &Bed, kept: &mut Kept, from: u8, to: u8, lock: Lock) {
 
 async fn read(bed: &Bed, kept: &Kept, key: u8, range: Option<(usize, usize)>) {
     let mut input = GetObjectInput { key: name(key), ..GetObjectInput::default() };
-    input.range = range.map(|(first, length)| Range::Int {
-        first: first as u64,
-        last: Some((first + length) as u64),
-    });
+    input.range =
+        range.map(|(first, length)| Range::Int { first: first as u64, last: Some((first + length) as u64) });
     if let Some((_, Lock::Customer(byte))) = kept.get(&key) {
         let [algorithm, key, md5] = customer(*byte);
         input.sse_customer_algorithm = Some(algorithm);

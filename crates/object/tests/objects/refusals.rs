@@ -1,8 +1,8 @@
 //! What is refused leaves nothing behind.
 
 use object::service::Records as _;
-use s3s::dto::GetObjectInput;
 use s3s::S3Error;
+use s3s::dto::GetObjectInput;
 
 use crate::bed::{BUCKET, Bed, CUSTOMER, customer};
 

@@ -1,0 +1,103 @@
+//! What the library reads or writes otherwise than S3 does.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body_util::{BodyExt, Limited};
+use s3s::{Body, HttpError, HttpResponse};
+
+use crate::headers::LATIN;
+
+/// The most bytes of an answer that is changed.
+const CHANGED_MAX: usize = 1 << 20;
+
+/// Put into the extensions of an answer whose ETag goes without quotes.
+#[derive(Debug, Clone, Copy)]
+pub struct PlainETag;
+
+/// User metadata that is not UTF-8 is Latin-1; the library, and the signatures of clients, know
+/// UTF-8 alone. That it came so is kept, for it goes out as it came.
+pub fn read_latin(headers: &mut HeaderMap) {
+    headers.remove(LATIN);
+    let names: Vec<HeaderName> = headers
+        .iter()
+        .filter(|(name, value)| {
+            name.as_str().starts_with("x-amz-meta-") && std::str::from_utf8(value.as_bytes()).is_err()
+        })
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in names {
+        let Some(value) = headers.get_mut(&name) else { continue };
+        let text: String = value.as_bytes().iter().map(|byte| char::from(*byte)).collect();
+        if let Ok(read) = HeaderValue::from_bytes(text.as_bytes()) {
+            *value = read;
+            headers.insert(LATIN, HeaderValue::from_static("1"));
+        }
+    }
+}
+
+/// A range that cannot be read is as good as none.
+pub fn drop_odd_range(headers: &mut HeaderMap) {
+    let range = headers.get(http::header::RANGE).map(|range| range.to_str().map(s3s::dto::Range::parse));
+    if matches!(range, Some(Err(_) | Ok(Err(_)))) {
+        headers.remove(http::header::RANGE);
+    }
+}
+
+/// Takes the quotes off the ETag of an answer that is marked so.
+pub async fn plain_etag(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    if response.extensions().get::<PlainETag>().is_none() {
+        return Ok(response);
+    }
+    let (mut head, body) = response.into_parts();
+    let bytes = Limited::new(body, CHANGED_MAX).collect().await.map_err(HttpError::new)?.to_bytes();
+    let bytes = without_quotes(bytes);
+    head.headers.remove(http::header::CONTENT_LENGTH);
+    Ok(HttpResponse::from_parts(head, Body::from(bytes)))
+}
+
+fn without_quotes(xml: Bytes) -> Bytes {
+    let Ok(text) = std::str::from_utf8(&xml) else { return xml };
+    let changed = text.replacen("<ETag>\"", "<ETag>", 1).replacen("\"</ETag>", "</ETag>", 1);
+    Bytes::from(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latin_metadata_is_read() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-meta-a", HeaderValue::from_bytes(b"caf\xe9").unwrap());
+        headers.insert("x-amz-meta-b", HeaderValue::from_bytes("café".as_bytes()).unwrap());
+        read_latin(&mut headers);
+        assert_eq!(headers["x-amz-meta-a"].as_bytes(), "café".as_bytes());
+        assert_eq!(headers["x-amz-meta-b"].as_bytes(), "café".as_bytes());
+        assert!(headers.contains_key(LATIN));
+        headers.remove("x-amz-meta-a");
+        read_latin(&mut headers);
+        assert!(!headers.contains_key(LATIN));
+    }
+
+    #[test]
+    fn odd_ranges_are_passed_over() {
+        for (range, stays) in [
+            ("bytes=0-1", true),
+            ("bytes=-5", true),
+            ("bytes=5-1", false),
+            ("bytes=0-1,3-4", false),
+            ("pages=1-2", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(http::header::RANGE, HeaderValue::from_static(range));
+            drop_odd_range(&mut headers);
+            assert_eq!(headers.contains_key(http::header::RANGE), stays, "{range}");
+        }
+    }
+
+    #[test]
+    fn an_etag_loses_its_quotes() {
+        let xml = Bytes::from_static(b"<R><ETag>\"abc\"</ETag><A>\"</A></R>");
+        assert_eq!(without_quotes(xml), "<R><ETag>abc</ETag><A>\"</A></R>");
+    }
+}
