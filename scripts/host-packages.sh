@@ -52,6 +52,8 @@ test)
     need mosquitto-clients "mosquitto_pub and mosquitto_sub" have mosquitto_pub
     need curl "the API as a stranger calls it" have curl
     need jq "reading its answers" have jq
+    need python3-venv "S3 clients from PyPI are installed for a test" python3 -c "import venv, ensurepip"
+    need restic "a backup program that keeps its data in S3" have restic
     need git "the tidy check and archives of fixtures" have git
     ;;
 *)

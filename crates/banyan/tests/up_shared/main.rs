@@ -5,6 +5,8 @@
 mod support;
 
 mod apply;
+mod buckets;
+mod clients;
 mod health;
 mod images;
 mod limits;

@@ -1,0 +1,103 @@
+//! Buckets and objects from the command line, and in REST.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Cloud, good};
+
+fn write(path: &Path, bytes: &[u8]) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn objects_go_there_and_come_back() {
+    let cloud = Cloud::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let large: Vec<u8> = (0..(70 << 20)).map(|n: u32| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect();
+    write(&at("cat.txt"), b"meow");
+    write(&at("large.bin"), &large);
+
+    cloud.good(&["bucket", "create", "cli-photos"]);
+    let (cat, big) = (at("cat.txt"), at("large.bin"));
+    cloud.good(&["object", "put", cat.to_str().unwrap(), big.to_str().unwrap(), "cli-photos/2026/"]);
+    let listed = cloud.json(&["object", "ls", "cli-photos/2026/"]);
+    let names: Vec<&str> = listed.as_array().unwrap().iter().map(|entry| entry["key"].as_str().unwrap()).collect();
+    assert_eq!(names, ["2026/cat.txt", "2026/large.bin"]);
+    assert!(cloud.good(&["object", "ls", "cli-photos"]).contains("2026/"));
+
+    let back = at("back.bin");
+    cloud.good(&["object", "get", "cli-photos/2026/large.bin", back.to_str().unwrap()]);
+    assert!(std::fs::read(&back).unwrap() == large, "what came back is not what was sent");
+    assert_eq!(cloud.good(&["object", "get", "cli-photos/2026/cat.txt", "-"]), "meow");
+
+    let fed = cloud.fed(&["object", "put", "-", "cli-photos/piped"], b"from a pipe");
+    assert!(fed.status.success());
+    assert_eq!(cloud.good(&["object", "get", "cli-photos/piped", "-"]), "from a pipe");
+
+    let link = cloud.good(&["object", "presign", "cli-photos/2026/cat.txt", "--expires", "5m"]);
+    assert_eq!(good(Command::new("curl").args(["-sSf", link.trim()])), "meow");
+    let shown = cloud.json(&["bucket", "get", "cli-photos"]);
+    assert_eq!(shown["objects"], 3, "{shown}");
+
+    let refused = cloud.bad(&["bucket", "delete", "cli-photos"]);
+    assert!(refused.contains("--force"), "{refused}");
+    cloud.good(&["object", "rm", "--recursive", "cli-photos/2026/"]);
+    cloud.bad(&["object", "get", "cli-photos/2026/cat.txt", "-"]);
+    cloud.bad(&["object", "rm", "cli-photos/2026/cat.txt"]);
+    cloud.good(&["bucket", "delete", "--force", "cli-photos"]);
+    cloud.bad(&["bucket", "get", "cli-photos"]);
+}
+
+#[test]
+fn a_folder_and_a_prefix_become_alike() {
+    let cloud = Cloud::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path().join("site");
+    write(&site.join("index.html"), b"<h1>hello</h1>");
+    write(&site.join("img/a.svg"), b"<svg/>");
+    let from = site.to_str().unwrap();
+    cloud.good(&["bucket", "create", "cli-site"]);
+    cloud.good(&["object", "sync", from, "s3://cli-site/www", "--dry-run"]);
+    assert_eq!(cloud.json(&["object", "ls", "-r", "cli-site"]).as_array().unwrap().len(), 0);
+    cloud.good(&["object", "sync", from, "s3://cli-site/www"]);
+    std::fs::remove_file(site.join("img/a.svg")).unwrap();
+    write(&site.join("new.txt"), b"new");
+    cloud.good(&["object", "sync", from, "s3://cli-site/www", "--delete"]);
+    let back = folder.path().join("back");
+    cloud.good(&["object", "sync", "s3://cli-site/www", back.to_str().unwrap()]);
+    good(Command::new("diff").arg("-r").arg(&site).arg(&back));
+    cloud.bad(&["object", "sync", from, back.to_str().unwrap()]);
+    cloud.good(&["bucket", "delete", "--force", "cli-site"]);
+}
+
+#[test]
+fn a_quota_stops_what_is_too_much() {
+    let cloud = Cloud::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f");
+    write(&file, &vec![1; 40_000]);
+    let file = file.to_str().unwrap();
+    cloud.good(&["bucket", "create", "cli-quota"]);
+    cloud.good(&["bucket", "quota", "cli-quota", "64KiB"]);
+    cloud.good(&["object", "put", file, "cli-quota/one"]);
+    let refused = cloud.bad(&["object", "put", file, "cli-quota/two"]);
+    assert!(refused.to_lowercase().contains("quota"), "{refused}");
+    cloud.good(&["bucket", "quota", "cli-quota", "none"]);
+    cloud.good(&["object", "put", file, "cli-quota/two"]);
+    cloud.good(&["bucket", "delete", "--force", "cli-quota"]);
+}
+
+#[test]
+fn a_neighbour_sees_no_bucket() {
+    let cloud = Cloud::shared();
+    cloud.good(&["bucket", "create", "cli-private"]);
+    cloud.good(&["tenant", "create", "s3-neighbour"]);
+    let words = ["--tenant", "s3-neighbour", "bucket", "get", "cli-private"];
+    let missing = cloud.bad(&words);
+    assert!(missing.contains("cli-private"), "{missing}");
+    assert!(!cloud.good(&["--tenant", "s3-neighbour", "bucket", "list"]).contains("cli-private"));
+    cloud.good(&["bucket", "delete", "cli-private"]);
+    cloud.good(&["tenant", "delete", "s3-neighbour"]);
+}
