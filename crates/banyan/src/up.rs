@@ -21,6 +21,8 @@ use crate::stop::Stop;
 /// Where a cloud lives unless told otherwise.
 pub const DATA_DEFAULT: &str = "/var/lib/banyan";
 const ZONE: &str = "local";
+/// Under `localhost`, which browsers take to this machine.
+const WEBSITES: &str = "web.localhost";
 /// The first operator's credentials, in the data folder.
 const ADMIN_FILE: &str = "admin.json";
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -154,6 +156,7 @@ fn object_config(args: &UpArgs, data: &Path) -> object::Config {
     let listen = args.s3_listen.unwrap_or_else(|| s3_listen(args.listen));
     let mut config = object::Config::new(data.join("object"), listen);
     config.domains = args.s3_domains.clone();
+    config.website_domains = vec![WEBSITES.to_owned()];
     config
 }
 

@@ -54,6 +54,10 @@ struct ObjectFile {
     /// Base domains for buckets in host names.
     #[serde(default)]
     domains: Vec<String>,
+    /// Domains under which buckets are websites.
+    #[serde(default)]
+    website_domains: Vec<String>,
+    /// The name of the region [default: us-east-1].
     region: Option<String>,
     /// Further names that are taken as location constraints.
     #[serde(default)]
@@ -66,6 +70,7 @@ impl ObjectFile {
     fn config(self, data: &Path) -> object::Config {
         let mut config = object::Config::new(self.data.unwrap_or_else(|| data.join("object")), self.listen);
         config.domains = self.domains;
+        config.website_domains = self.website_domains;
         config.locations = self.locations;
         config.region = self.region.unwrap_or(config.region);
         if let Some(seconds) = self.day_s {
