@@ -26,6 +26,9 @@ pub struct ZoneDetails {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
     pub instances: u64,
+    /// Those of them that are stopped or ended for good; a drain leaves them where they are.
+    #[serde(default)]
+    pub resting: u64,
     #[serde(default)]
     pub mode: PlaceMode,
     /// Of a zone that empties: why what is left is still there.
@@ -87,6 +90,9 @@ pub struct Node {
     pub last_seen: Timestamp,
     pub reserved: Resources,
     pub instances: u64,
+    /// Those of them that are stopped or ended for good; a drain leaves them where they are.
+    #[serde(default)]
+    pub resting: u64,
     #[serde(default)]
     pub mode: PlaceMode,
     /// Of a node that empties: why what is left is still there.

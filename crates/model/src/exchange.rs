@@ -201,6 +201,9 @@ pub struct ObservedInstance {
     /// Times its process was started again.
     #[serde(default)]
     pub restarts: u64,
+    /// It ended, and its restart policy does not start it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finished: bool,
     /// The holder has no room or no right node for it and asks its parent to look elsewhere.
     #[serde(default)]
     pub refused: bool,
@@ -225,9 +228,19 @@ impl ObservedInstance {
             started_at: None,
             health: None,
             restarts: 0,
+            finished: false,
             refused: false,
             events: Vec::new(),
             explanation: None,
+        }
+    }
+
+    /// Whether it needs neither processor nor memory until something new is asked of it.
+    pub fn rests(&self, asked: Run) -> bool {
+        match asked {
+            Run::Running => self.phase == Phase::Exited && self.finished,
+            Run::Stopped => self.phase == Phase::Stopped,
+            Run::Gone => false,
         }
     }
 }
@@ -310,6 +323,9 @@ pub struct NodeReport {
     pub last_seen: Timestamp,
     pub reserved: Resources,
     pub instances: u64,
+    /// Those of them that are stopped or ended for good.
+    #[serde(default)]
+    pub resting: u64,
     #[serde(default)]
     pub mode: PlaceMode,
     /// Of a node that empties: why what is left is still there.

@@ -201,6 +201,7 @@ mod tests {
             last_seen: NOW.plus_ms(-3_000),
             reserved: Resources::ZERO,
             instances: 0,
+            resting: 0,
             mode: PlaceMode::Open,
             left: None,
             usage: Some(Usage { disk_used_bytes: 10, disk_total_bytes: 100, ..Usage::default() }),

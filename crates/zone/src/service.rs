@@ -156,7 +156,7 @@ impl ZoneService {
     async fn step(&self) -> Result<()> {
         let in_order = self.0.disk.lock().await;
         let step = self.core().step(self.steady());
-        if !step.decisions.is_empty() {
+        if !step.writes.is_empty() {
             let kept = self.0.ledger.commit_async(step.writes).await;
             let mut core = self.core();
             match &kept {

@@ -161,7 +161,12 @@ async fn empty(session: &Session, one: &One, mode: PlaceMode, drain: &Draining) 
         let details = client.zone_get(id).await?.details;
         let details = details
             .ok_or_else(|| model::Error::new(ErrorKind::Forbidden, "only operators see what is in a zone"))?;
-        Ok(Left { instances: details.instances, why: details.left, mode: details.mode })
+        Ok(Left {
+            instances: details.instances - details.resting,
+            resting: details.resting,
+            why: details.left,
+            mode: details.mode,
+        })
     };
     let pinned = || place::pinned(session, "zone", zone.name.as_str());
     place::drained(&format!("zone {}", zone.name), drain, look, pinned).await
@@ -175,7 +180,7 @@ fn show(session: &Session, zone: &Zone) -> Result<()> {
 fn describe(zone: &Zone) -> Vec<(String, String)> {
     let mut page = vec![pair("name", &zone.name), pair("id", &zone.id), pair("state", state(zone))];
     let Some(details) = &zone.details else { return page };
-    page.push(pair("instances", details.instances));
+    page.push(pair("instances", place::held(details.instances, details.resting)));
     page.push(pair_some("still there", details.left.as_ref()));
     page.push(pair("enrolled", format!("{} ago", age_now(details.enrolled_at))));
     if let Some(facts) = &details.facts {

@@ -204,15 +204,22 @@ async fn change(
         if new == ***old {
             return Ok(view::instance(&snapshot, entry));
         }
-        let txn = Txn::new().update(kind::INSTANCE, &old.id, old.version, encode(&new));
+        let mut txn = Txn::new().update(kind::INSTANCE, &old.id, old.version, encode(&new));
+        let mut reserved = None;
+        if entry.rests() && new.run == Run::Running {
+            reserved = Some(quota::reserve_start(cloud, entry).await?);
+            txn = quota::gate_pass(cloud, &snapshot, &old.tenant, txn);
+        }
         let txn = journal(txn, cloud, caller, &new, verb, format!("{verb} asked for"));
-        match cloud.state.try_commit(txn).await {
+        let done = cloud.state.try_commit(txn).await;
+        drop(reserved);
+        match done {
             Ok(committed) => {
                 let instance = Versioned { version: committed.versions[0], value: new.into() };
                 cloud.tree.wake();
                 return Ok(view::instance(&snapshot, &Entry { instance, status: entry.status.clone() }));
             }
-            Err(error) if raced(&error) && seen.is_none() => race_wait(cloud).await,
+            Err(error) if (raced(&error) && seen.is_none()) || gate_taken(&error) => race_wait(cloud).await,
             Err(error) => return Err(commit_error(error)),
         }
     }

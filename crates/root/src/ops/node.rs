@@ -89,6 +89,7 @@ fn view(zone: &ZoneRecord, report: NodeReport) -> Node {
         last_seen: report.last_seen,
         reserved: report.reserved,
         instances: report.instances,
+        resting: report.resting,
         mode: report.mode,
         left: report.left,
         usage: report.usage,
@@ -210,12 +211,10 @@ pub async fn remove(
     force: bool,
 ) -> Result<()> {
     let (node, zone) = find(cloud, name, zone).await?;
-    if !force && node.alive && node.instances > 0 {
-        return Err(Error::conflict(format!(
-            "the node '{}' is alive and holds {} instances",
-            node.name, node.instances
-        ))
-        .hint(format!("empty it with 'banyan node drain {}', or remove it with --force", node.name)));
+    let held = node.instances.saturating_sub(node.resting);
+    if !force && node.alive && held > 0 {
+        return Err(Error::conflict(format!("the node '{}' is alive and holds {held} instances", node.name))
+            .hint(format!("empty it with 'banyan node drain {}', or remove it with --force", node.name)));
     }
     order(cloud, &zone, Ask::Remove { node: node.name.clone(), force }).await?;
     let message = format!("removed from zone {}; its certificate is never let in again", zone.name);

@@ -16,15 +16,27 @@ use crate::tables::{RemovedRecord, ZoneRecord, encode, kind};
 
 pub const FILTERS: &[&str] = &["name", "live"];
 
-/// How many instances each zone holds; counted for operators only.
-fn counts(snapshot: &Snapshot, caller: &Caller) -> Option<HashMap<ZoneId, u64>> {
-    caller.principal.is_operator().then(|| {
-        let mut counts = HashMap::new();
-        for zone in snapshot.statuses.values().filter_map(|status| status.zone.as_ref()) {
-            *counts.entry(zone.clone()).or_default() += 1;
-        }
-        counts
-    })
+/// How many instances a zone holds, and how many of them are at rest.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Held {
+    pub instances: u64,
+    pub resting: u64,
+}
+
+fn held(snapshot: &Snapshot) -> HashMap<ZoneId, Held> {
+    let mut counts: HashMap<ZoneId, Held> = HashMap::new();
+    for (id, status) in &snapshot.statuses {
+        let Some(zone) = &status.zone else { continue };
+        let count = counts.entry(zone.clone()).or_default();
+        count.instances += 1;
+        count.resting += u64::from(!snapshot.awake(id));
+    }
+    counts
+}
+
+/// Counted for operators only.
+fn counts(snapshot: &Snapshot, caller: &Caller) -> Option<HashMap<ZoneId, Held>> {
+    caller.principal.is_operator().then(|| held(snapshot))
 }
 
 pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Zone>> {
@@ -45,7 +57,9 @@ pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Zone>>
         .filter_map(|(_, id)| snapshot.zones.get(id))
         .filter(|zone| live.is_none_or(|live| cloud.tree.zone_live(&zone.id) == live))
         .take(query.limit + 1)
-        .map(|zone| view::zone(cloud, zone, counts.as_ref().map(|c| c.get(&zone.id).copied().unwrap_or(0))))
+        .map(|zone| {
+            view::zone(cloud, zone, counts.as_ref().map(|c| c.get(&zone.id).copied().unwrap_or_default()))
+        })
         .collect();
     let next = cut(&mut items, query.limit, |zone| zone.name.to_string());
     Ok(Page { items, next, seq: snapshot.seq })
@@ -55,7 +69,7 @@ pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Zone> {
     let snapshot = cloud.state.snapshot();
     let zone = find(&snapshot, name)?;
     let counts = counts(&snapshot, caller);
-    Ok(view::zone(cloud, zone, counts.map(|c| c.get(&zone.id).copied().unwrap_or(0))))
+    Ok(view::zone(cloud, zone, counts.map(|c| c.get(&zone.id).copied().unwrap_or_default())))
 }
 
 fn find<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Row<ZoneRecord>> {
@@ -111,7 +125,8 @@ pub async fn mode(cloud: &Cloud, caller: &Caller, name: &str, set: PlaceModeSet)
 /// Forgets a zone for good: its certificate is never let in again, and what it held is placed elsewhere.
 pub async fn remove(cloud: &Cloud, caller: &Caller, name: &str, force: bool) -> Result<()> {
     changed(cloud, name, |snapshot, zone| {
-        let held = snapshot.statuses.values().filter(|status| status.zone.as_ref() == Some(&zone.id)).count();
+        let held = held(snapshot).remove(&zone.id).unwrap_or_default();
+        let (held, resting) = (held.instances - held.resting, held.resting);
         if !force && held > 0 && cloud.tree.zone_live(&zone.id) {
             return Err(Error::conflict(format!(
                 "the zone '{}' is connected and holds {held} instances",
@@ -128,7 +143,10 @@ pub async fn remove(cloud: &Cloud, caller: &Caller, name: &str, force: bool) -> 
             None,
             encode(&removed),
         );
-        let message = format!("{held} instances are placed elsewhere; its certificate is never let in again");
+        let message = format!(
+            "{held} instances are placed elsewhere, {resting} that had ended or were stopped lose what they kept; \
+             its certificate is never let in again"
+        );
         Ok(line(cloud, caller, txn, zone, "zone.remove", message))
     })
     .await

@@ -61,6 +61,7 @@ mod tests {
             last_seen: now,
             reserved: model::Resources::ZERO,
             instances: 0,
+            resting: 0,
             mode: model::PlaceMode::Open,
             left: None,
             usage: None,

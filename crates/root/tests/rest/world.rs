@@ -158,6 +158,7 @@ impl FakeZone {
             last_seen: Timestamp(0),
             reserved: Resources::ZERO,
             instances: 3,
+            resting: 0,
             mode: self.mode,
             left: None,
             usage: None,

@@ -63,6 +63,7 @@ impl Parent {
     pub fn child_remove(&mut self, child: &ChildId) -> Fold {
         let fold = self.take_all_off(child);
         self.children.remove(child);
+        self.resting.remove(child);
         self.fleet.remove(child);
         self.members += 1;
         fold
@@ -239,6 +240,9 @@ impl Parent {
     /// The place is gone: wait for another, or be gone when that was wanted.
     pub(super) fn lose(&mut self, id: &InstanceId, why: &str) {
         self.unplace(id);
+        if self.rest_lose(id, why) {
+            return self.settle(id);
+        }
         let Some(held) = self.wants.get_mut(id) else { return };
         let phase = if held.assignment.run == Run::Stopped { Phase::Stopped } else { Phase::Pending };
         let mut seen = ObservedInstance::new(id.clone(), held.last, phase);
@@ -285,6 +289,8 @@ impl Parent {
         }
         let id = seen.id.clone();
         let gone = seen.phase == Phase::Gone;
+        // What it keeps there is given up only for a place that there is.
+        let kept = seen.node.is_some();
         let refused = seen.refused;
         let why = seen.message.clone().unwrap_or_else(|| "it has no room".to_owned());
         held.seen = Some(seen);
@@ -294,11 +300,14 @@ impl Parent {
         } else if gone {
             let why = held.leaving.take().unwrap_or_else(|| "its place gave it up".to_owned());
             self.lose(&id, &why);
+        } else if refused && kept {
+            self.refused_there(&id, avoid_until);
         } else if refused {
             held.avoid.push((child.clone(), avoid_until));
             let name = self.child_name(child);
             self.lose(&id, &format!("{name} refused it: {why}"));
         }
+        self.rest_follow(&id);
         true
     }
 }

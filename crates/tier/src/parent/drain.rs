@@ -2,7 +2,7 @@
 //!
 //! A living child is first told to drop an instance, and only when it says that it has is another place looked for,
 //! so nothing runs twice. Of a workload only so many are unavailable at once as it allows, one at least; instances of
-//! no workload move one by one.
+//! no workload move one by one. What is at rest stays with its output, and is not in the way.
 
 use std::collections::HashMap;
 
@@ -49,6 +49,9 @@ impl Parent {
         for child in emptying {
             let mut left = Vec::new();
             for id in self.ids_on(&child) {
+                if self.wants.get(&id).is_some_and(Held::asleep) {
+                    continue;
+                }
                 let Some(why) = self.stays(&child, &id, &mut unavailable, moves) else {
                     moves += 1;
                     continue;
@@ -134,9 +137,8 @@ impl Parent {
 
     fn unavailable_by_workload(&self) -> HashMap<WorkloadId, u32> {
         let mut counts = HashMap::new();
-        for held in
-            self.wants.values().filter(|held| held.assignment.run == Run::Running && !held.available())
-        {
+        let wanted = |held: &&Held| held.assignment.run == Run::Running && !held.over();
+        for held in self.wants.values().filter(wanted).filter(|held| !held.available()) {
             if let Some(group) = &held.assignment.group {
                 *counts.entry(group.workload.clone()).or_default() += 1;
             }

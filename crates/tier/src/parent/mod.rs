@@ -16,6 +16,7 @@ mod decide;
 mod drain;
 mod heal;
 mod report;
+mod rest;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,8 @@ use crate::outbox::{Outbox, PAGE_BYTES_MAX};
 pub use children::Fold;
 pub use decide::Decision;
 pub use report::ChildStatus;
+pub(crate) use rest::Rest;
+pub use rest::Resting;
 
 /// How long silence is borne. A killed node process comes back within a second under its supervisor, so its
 /// instances only move when it does not.
@@ -111,13 +114,14 @@ pub(crate) struct Held {
     pub gone: bool,
     /// Why its child was told to drop it, until the child says that it has.
     pub leaving: Option<String>,
+    pub rest: Rest,
 }
 
 impl Held {
-    /// Whether it stays where it is while its place does not answer.
+    /// Whether it stays where it is while its place does not answer: by its policy, or because nothing of it runs.
     pub fn waits(&self) -> bool {
-        let asked = self.assignment.spec.lost == LossPolicy::Wait && self.assignment.run != Run::Gone;
-        asked && self.leaving.is_none()
+        let stays = self.assignment.spec.lost == LossPolicy::Wait || self.asleep();
+        stays && self.assignment.run != Run::Gone && self.leaving.is_none()
     }
 
     fn priority(&self) -> Reverse<i32> {
@@ -153,6 +157,10 @@ pub struct Parent {
     pub(crate) stuck: BTreeSet<InstanceId>,
     pub(crate) stuck_until: Option<Timestamp>,
     pub(crate) placed_count: BTreeMap<ChildId, u64>,
+    /// How many of those are at rest.
+    pub(crate) resting: BTreeMap<ChildId, u64>,
+    /// Instances that came to rest, or no longer are, since the owner last asked.
+    pub(crate) rested: BTreeSet<InstanceId>,
     /// Children whose desired set changed since they were last asked for.
     pub(crate) told: BTreeSet<ChildId>,
     /// Instances for which others give way, with those that have not gone yet. Their room is held for them.
@@ -182,6 +190,8 @@ impl Parent {
             stuck: BTreeSet::new(),
             stuck_until: None,
             placed_count: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            rested: BTreeSet::new(),
             told: BTreeSet::new(),
             preempting: BTreeMap::new(),
             movers: BTreeSet::new(),
@@ -232,6 +242,7 @@ impl Parent {
                     deciding: false,
                     gone: false,
                     leaving: None,
+                    rest: Rest::Awake,
                 };
                 self.wants.insert(id.clone(), held);
             }
@@ -252,9 +263,13 @@ impl Parent {
 
     /// Puts back what was last known of an instance.
     pub fn restore_seen(&mut self, seen: ObservedInstance) {
-        if let Some(held) = self.wants.get_mut(&seen.id) {
-            held.seen = Some(seen);
+        let Some(held) = self.wants.get_mut(&seen.id) else { return };
+        let (run, restart_count) = (held.assignment.run, held.assignment.restart_count);
+        if seen.rests(run) {
+            let id = seen.id.clone();
+            return self.restore_rest(&id, Resting { run, restart_count, seen });
         }
+        held.seen = Some(seen);
     }
 
     /// It is no longer wanted, wherever it is.
@@ -264,6 +279,7 @@ impl Parent {
         self.movers.remove(id);
         self.news.remove(id);
         self.wants.remove(id);
+        self.rested.remove(id);
     }
 
     /// Decides what a changed want means: forward it, queue it, or call it gone.
@@ -272,9 +288,11 @@ impl Parent {
         match (&held.place, held.assignment.run) {
             (Some(place), _) => {
                 let lost = self.children.get(&place.child).is_some_and(|state| !state.alive);
-                if lost && !held.waits() {
+                // What is to run again does not wait for a place that is lost, unless that is its policy.
+                if lost && (!held.waits() || held.starts_elsewhere()) {
                     return self.lose(id, "its place was lost");
                 }
+                self.rouse(id);
                 self.tell_child(id);
             }
             (None, Run::Gone) => {
@@ -282,6 +300,7 @@ impl Parent {
                 self.queue_out(id);
             }
             (None, Run::Stopped) => self.queue_out(id),
+            (None, Run::Running) if held.over() => self.queue_out(id),
             (None, Run::Running) if !held.deciding && !self.preempting.contains_key(id) => {
                 let key = (held.priority(), id.clone());
                 self.stuck.remove(id);
@@ -318,8 +337,10 @@ impl Parent {
         }
         let mut assignment = held.assignment.clone();
         assignment.generation = place.generation;
-        if held.leaving.is_some() {
-            assignment.run = Run::Gone;
+        match held.rest {
+            _ if held.leaving.is_some() => assignment.run = Run::Gone,
+            Rest::Waking(_) => assignment.run = Run::Stopped,
+            _ => {}
         }
         let child = place.child.clone();
         if let Some(state) = self.children.get_mut(&child)
@@ -363,8 +384,12 @@ impl Parent {
         let place = held.place.take()?;
         held.leaving = None;
         self.fleet.release(id);
+        let asleep = held.asleep();
         if let Some(count) = self.placed_count.get_mut(&place.child) {
             *count = count.saturating_sub(1);
+        }
+        if asleep {
+            self.rest_count(&place.child, false);
         }
         if let Some(state) = self.children.get_mut(&place.child)
             && state.outbox.remove(id)

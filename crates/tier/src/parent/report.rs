@@ -66,12 +66,24 @@ impl Parent {
         if held.gone {
             view.phase = Phase::Gone;
         } else if held.place.is_none() {
-            view.phase = if held.assignment.run == Run::Stopped { Phase::Stopped } else { Phase::Pending };
+            view.phase = if held.over() {
+                Phase::Exited
+            } else if held.assignment.run == Run::Stopped {
+                Phase::Stopped
+            } else {
+                Phase::Pending
+            };
             // Events and exit codes of the old place stay in the history; what is shown is the present.
             view.node = None;
             view.address = None;
         } else if let Some(why) = &held.leaving {
             view.message = Some(why.clone());
+        } else if let super::Rest::Waking(why) = &held.rest {
+            view.phase = Phase::Pending;
+            view.message = Some(why.clone());
+            view.refused = held.starts_elsewhere();
+        } else if held.over() {
+            // It ended where it was; whether that place answers says nothing of it.
         } else if self.is_away(held) && (view.phase != Phase::Stopped || held.assignment.run == Run::Running)
         {
             let name = held.place.as_ref().map(|place| self.child_name(&place.child)).unwrap_or_default();
@@ -94,8 +106,9 @@ impl Parent {
             && !self.stuck.contains(&held.assignment.id)
     }
 
+    /// Whether it looks for a child and none fits.
     pub fn stuck(&self, id: &InstanceId) -> bool {
-        self.stuck.contains(id)
+        self.stuck.contains(id) && self.place_of(id).is_none()
     }
 
     pub fn child_of(&self, id: &InstanceId) -> Option<&ChildId> {
@@ -136,6 +149,7 @@ impl Parent {
                 last_seen: state.last_seen,
                 reserved: self.fleet.reserved(id),
                 instances: self.placed_count.get(id).copied().unwrap_or(0),
+                resting: self.child_rests(id),
                 mode: state.mode,
                 left: state.left.clone(),
                 usage: None,

@@ -3,6 +3,7 @@
 mod common;
 mod heal;
 mod policy;
+mod rest;
 
 use model::{Assignment, Cpu, ObservedInstance, Outcome, Phase, Run};
 
