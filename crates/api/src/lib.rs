@@ -13,6 +13,7 @@ pub mod instance;
 pub mod page;
 pub mod place;
 pub mod problem;
+pub mod read;
 pub mod workload;
 
 pub use client::{

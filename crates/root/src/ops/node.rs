@@ -4,7 +4,7 @@ use api::{Node, NodeLabels, Page, PlaceModeSet};
 use futures::StreamExt;
 use model::constraint::labels_validate;
 use model::exchange::{Ask, NodeReport};
-use model::{Error, Result, Sample, Timestamp};
+use model::{Error, Result, Sample, Timestamp, shown};
 use store::Txn;
 
 use super::instance_ask::{ASK_TIMEOUT, late, read};
@@ -56,7 +56,7 @@ async fn nodes(cloud: &Cloud, zone: Option<&str>) -> Result<Vec<Node>> {
             snapshot
                 .zone_find(name)
                 .cloned()
-                .ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())).at("zone"))?,
+                .ok_or_else(|| Error::not_found(format!("zone '{}'", shown(name))).at("zone"))?,
         ],
         None => snapshot.zones.values().filter(|z| cloud.tree.zone_live(&z.id)).cloned().collect(),
     };
@@ -107,7 +107,7 @@ pub async fn get(cloud: &Cloud, name: &str, zone: Option<&str>) -> Result<Node> 
         .filter(|node| node.id == name || node.name.as_str() == name)
         .collect();
     match found.len() {
-        0 => Err(Error::not_found(format!("node '{}'", name.escape_debug()))),
+        0 => Err(Error::not_found(format!("node '{}'", shown(name)))),
         1 => Ok(found.remove(0)),
         _ => Err(Error::conflict(format!("several zones have a node '{name}'"))
             .hint("say which zone")

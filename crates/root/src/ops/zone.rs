@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use api::{EnrolRole, Enrolment, EnrolmentCreate, Page, PlaceModeSet, Zone};
 use model::exchange::Ask;
-use model::{Error, Result, Sample, Timestamp, ZoneId};
+use model::{Error, Result, Sample, Timestamp, ZoneId, shown};
 use store::Txn;
 
 use super::page::{Query, cut, glob};
@@ -73,7 +73,7 @@ pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Zone> {
 }
 
 fn find<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Row<ZoneRecord>> {
-    snapshot.zone_find(name).ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())))
+    snapshot.zone_find(name).ok_or_else(|| Error::not_found(format!("zone '{}'", shown(name))))
 }
 
 /// Takes the line into the transaction that changes the zone.
@@ -192,7 +192,7 @@ fn zone_joined(snapshot: &Snapshot, ask: &EnrolmentCreate) -> Result<Option<Zone
         (Some(name), ..) => snapshot
             .zone_find(name)
             .map(|zone| Some(zone.id.clone()))
-            .ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())).at("zone")),
+            .ok_or_else(|| Error::not_found(format!("zone '{}'", shown(name))).at("zone")),
         (None, Some(only), None) => Ok(Some(only.clone())),
         (None, None, _) => Err(Error::conflict("there is no zone yet that a node could join")
             .hint("make a token for one with: banyan enroll zone")),
