@@ -29,7 +29,7 @@ pub use image::{Image, ImagePull};
 pub use instance::{Instance, InstanceCreate, InstanceWhy};
 pub use page::Page;
 pub use place::{
-    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, PlaceModeSet, PlatformHealth, Zone,
+    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, PlaceModeSet, PlatformHealth, Zone, ZoneHosts,
 };
 pub use problem::Problem;
 pub use workload::{

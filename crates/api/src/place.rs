@@ -143,7 +143,6 @@ pub struct PlatformHealth {
 pub enum EnrolRole {
     Zone,
     Node,
-    Provisioner,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -153,12 +152,39 @@ pub struct EnrolmentCreate {
     /// Name or id of the zone that a node joins; may be left out where there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// Names and addresses that the listeners of a zone may have even if root or another zone has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
 }
 
-/// A token with which one zone, node or provisioner may enrol once.
+impl EnrolmentCreate {
+    pub fn zone() -> Self {
+        Self { role: EnrolRole::Zone, zone: None, hosts: Vec::new() }
+    }
+
+    /// For a node of this zone, which may be left out where there is only one.
+    pub fn node(zone: Option<&str>) -> Self {
+        Self { role: EnrolRole::Node, zone: zone.map(str::to_owned), hosts: Vec::new() }
+    }
+}
+
+/// Names and addresses that the listeners of a zone may have beside those it joined with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneHosts {
+    pub hosts: Vec<String>,
+}
+
+/// A token with which one zone or node may enrol once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Enrolment {
     pub role: EnrolRole,
     pub token: String,
     pub expires_at: Timestamp,
+    /// Where the newcomer joins, by HTTPS.
+    #[serde(default)]
+    pub parents: Vec<String>,
+    /// The broker of the zone that a node joins.
+    #[serde(default)]
+    pub broker: Option<String>,
 }

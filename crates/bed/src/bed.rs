@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use api::{Client, EnrolRole, Instance, InstanceCreate, ListQuery};
+use api::{Client, EnrolRole, EnrolmentCreate, Instance, InstanceCreate, ListQuery};
 use model::{ErrorKind, InstanceSpec, Run};
 use serde::Deserialize;
 
@@ -230,7 +230,8 @@ impl Bed {
     /// A one-time token; tried until root and the zone are ready to give it.
     pub fn enrol(&self, role: EnrolRole, zone: Option<&str>) -> Result<String> {
         let made = self.until("a token is given", JOIN_WAIT, || {
-            self.ask(|client| async move { client.enrolment_create(role, zone).await }).ok()
+            let ask = EnrolmentCreate { role, zone: zone.map(str::to_owned), hosts: Vec::new() };
+            self.ask(|client| async move { client.enrolment_create(&ask).await }).ok()
         })?;
         Ok(made.token)
     }

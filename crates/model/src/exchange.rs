@@ -43,6 +43,17 @@ pub struct RevisionedSet<T> {
 
 pub type Desired = RevisionedSet<Assignment>;
 
+/// Where the children of a parent come to, as it is told to those who join.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Doorway {
+    /// By HTTPS.
+    #[serde(default)]
+    pub urls: Vec<String>,
+    /// `host:port` of the broker, where there is one.
+    #[serde(default)]
+    pub broker: Option<String>,
+}
+
 /// What should be done with an instance that is placed here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]

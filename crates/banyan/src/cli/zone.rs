@@ -1,7 +1,8 @@
-//! `banyan zone list|get`, and for operators `cordon|uncordon|drain|maintenance|resume|remove|history`.
+//! `banyan zone list|get`, and for operators `cordon|uncordon|drain|maintenance|resume|remove|
+//! host|history`.
 //! Users see names, operators also what is in a zone.
 
-use api::{ListQuery, Zone};
+use api::{ListQuery, Zone, ZoneHosts};
 use clap::{Args, Subcommand};
 use model::{ErrorKind, PlaceMode};
 
@@ -61,6 +62,14 @@ enum Verb {
         one: One,
         #[command(flatten)]
         drain: Draining,
+    },
+    /// Let the listeners of a zone have these names and addresses too, although it did not join with them.
+    Host {
+        #[command(flatten)]
+        one: One,
+        /// Names or addresses under which nodes reach it.
+        #[arg(required = true, value_name = "NAME")]
+        hosts: Vec<String>,
     },
     /// Drain a zone and expect it to be away: nobody is alarmed when it is silent.
     Maintenance {
@@ -130,6 +139,12 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             place::remove_confirmed(&format!("zone {}", zone.name), &remove)?;
             client.zone_remove(zone.id.as_str(), remove.force).await.map_err(missing)?;
             note(format!("zone {}: removed", zone.name));
+            Ok(())
+        }
+        Verb::Host { one, hosts } => {
+            let said = hosts.join(", ");
+            let zone = client.zone_hosts(&one.zone, &ZoneHosts { hosts }).await.map_err(missing)?;
+            note(format!("zone {}: may be called {said}; start it again when its file says so", zone.name));
             Ok(())
         }
         Verb::History { one, past } => {

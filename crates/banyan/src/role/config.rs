@@ -9,13 +9,14 @@ use anyhow::Context;
 use link::limits::{CA_VALID, CERT_VALID, CERT_VALID_MIN};
 use link::{EnrollToken, Parents};
 use model::constraint::Labels;
+use model::exchange::Doorway;
 use model::{Area, Name};
 use node::legs::{Places, places_validate};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use work::{SharedClock, SystemClock};
 
-use super::node::{NodeOptions, NodeRole};
+use super::node::{BRIDGE_DEFAULT, CGROUP_DEFAULT, NodeOptions, NodeRole};
 use super::root::{RootOptions, RootRole};
 use super::zone::{ZoneOptions, ZoneRole};
 use crate::output::note;
@@ -156,10 +157,10 @@ fn zone_mqtt_default() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 7721))
 }
 fn bridge_default() -> String {
-    "banyan0".to_owned()
+    BRIDGE_DEFAULT.to_owned()
 }
 fn cgroup_default() -> String {
-    "banyan".to_owned()
+    CGROUP_DEFAULT.to_owned()
 }
 const fn overcommit_default() -> u64 {
     1
@@ -193,6 +194,7 @@ fn with_loopback(mut names: Vec<String>) -> Vec<String> {
 
 pub async fn root(path: &Path) -> anyhow::Result<()> {
     let file: RootFile = read(path)?;
+    let _alone = alone(&file.data)?;
     let mut stop = Stop::new()?;
     let mut config = ::root::Config::new(&file.data);
     config.listen = file.listen;
@@ -207,7 +209,7 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
         admin: file.data.join("admin.json"),
     };
     let root = RootRole::start(options, clock()).await?;
-    note(format!("root is up: REST at {}, zones come to {}", root.endpoint(), root.link_url()));
+    note(format!("root is up: REST at {}, zones come to {}", root.endpoint(), root.link_url_named()));
     stop.wait().await;
     root.stop().await;
     Ok(())
@@ -215,6 +217,7 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
 
 pub async fn zone(path: &Path) -> anyhow::Result<()> {
     let file: ZoneFile = read(path)?;
+    let _alone = alone(&file.data)?;
     let mut stop = Stop::new()?;
     let options = ZoneOptions {
         name: file.name,
@@ -227,10 +230,11 @@ pub async fn zone(path: &Path) -> anyhow::Result<()> {
         area: location(file.location)?,
     };
     let zone = ZoneRole::start(options, token(file.token)?, clock()).await?;
+    let Doorway { urls, broker } = zone.doorway();
     note(format!(
         "zone is up: nodes come to {} and to the broker at {}",
-        zone.https_url(),
-        zone.mqtt_address()
+        urls.join(", "),
+        broker.as_deref().unwrap_or("none")
     ));
     stop.wait().await;
     Ok(())
@@ -240,6 +244,7 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
     let file: NodeFile = read(path)?;
     places_validate(&file.places)?;
     crate::up::host_check(file.oci_runtime.is_some())?;
+    let _alone = alone(&file.data)?;
     let mut stop = Stop::new()?;
     let options = NodeOptions {
         name: file.name,
@@ -258,6 +263,12 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
     note(format!("node is up, with {}", node.runtime.display()));
     stop.wait().await;
     Ok(())
+}
+
+/// Holds the data folder alone, so that two processes never are one role.
+fn alone(data: &Path) -> anyhow::Result<std::fs::File> {
+    sal::folder_private(data)?;
+    crate::up::alone(data)
 }
 
 fn clock() -> SharedClock {

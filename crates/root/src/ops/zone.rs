@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use api::{EnrolRole, Enrolment, EnrolmentCreate, Page, PlaceModeSet, Zone};
-use model::exchange::Ask;
+use api::{EnrolRole, Enrolment, EnrolmentCreate, Page, PlaceModeSet, Zone, ZoneHosts};
+use link::hosts::{host_key, hosts_check};
+use model::exchange::{Ask, Doorway};
 use model::{Error, Result, Sample, Timestamp, ZoneId, shown};
 use store::Txn;
 
@@ -127,9 +128,9 @@ pub async fn remove(cloud: &Cloud, caller: &Caller, name: &str, force: bool) -> 
     changed(cloud, name, |snapshot, zone| {
         let held = held(snapshot).remove(&zone.id).unwrap_or_default();
         let (held, resting) = (held.instances - held.resting, held.resting);
-        if !force && held > 0 && cloud.tree.zone_live(&zone.id) {
+        if !force && held > 0 && !cloud.tree.zone_lapsed(&zone.id) {
             return Err(Error::conflict(format!(
-                "the zone '{}' is connected and holds {held} instances",
+                "the zone '{}' lives and holds {held} instances",
                 zone.name
             ))
             .hint(format!("empty it with 'banyan zone drain {}', or remove it with --force", zone.name)));
@@ -163,9 +164,18 @@ pub async fn history(cloud: &Cloud, name: &str, since: Option<Timestamp>) -> Res
 pub async fn enroll(cloud: &Cloud, caller: &Caller, ask: EnrolmentCreate) -> Result<Enrolment> {
     let role = ask.role;
     let zone = zone_joined(&cloud.state.snapshot(), &ask)?;
-    let made = cloud.tree.enroll(role, zone).await?;
+    if role == EnrolRole::Node && !ask.hosts.is_empty() {
+        return Err(Error::invalid("only a zone has listeners with names").at("hosts"));
+    }
+    hosts_check(&ask.hosts).map_err(|error| error.at("hosts"))?;
+    let hosts = ask.hosts.clone();
+    let made = cloud.tree.enroll(zone, ask.hosts).await?;
     let word =
         serde_json::to_value(role).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+    let allowed = match hosts.is_empty() {
+        true => String::new(),
+        false => format!(", may be called {}", hosts.join(", ")),
+    };
     let line = Line {
         // What operators do to the cloud itself is in the history of their own tenant.
         tenant: Some(&caller.principal.tenant),
@@ -173,10 +183,29 @@ pub async fn enroll(cloud: &Cloud, caller: &Caller, ask: EnrolmentCreate) -> Res
         kind: "enrolment",
         id: &word,
         name: &word,
-        message: format!("valid until {}", made.expires_at),
+        message: format!("valid until {}{allowed}", made.expires_at),
     };
     cloud.state.commit(history::journal(Txn::new(), cloud.now(), &caller.actor(), line)).await?;
-    Ok(Enrolment { role, token: made.token, expires_at: made.expires_at })
+    let Doorway { urls, broker } = made.doorway;
+    Ok(Enrolment { role, token: made.token, expires_at: made.expires_at, parents: urls, broker })
+}
+
+/// Lets the listeners of a zone have these names too, whoever else has them.
+pub async fn hosts_add(cloud: &Cloud, caller: &Caller, name: &str, add: ZoneHosts) -> Result<Zone> {
+    hosts_check(&add.hosts).map_err(|error| error.at("hosts"))?;
+    changed(cloud, name, |_, zone| {
+        let mut granted = zone.granted.clone();
+        granted.extend(add.hosts.iter().map(|host| host_key(host)));
+        granted.sort();
+        granted.dedup();
+        hosts_check(&granted).map_err(|error| error.at("hosts"))?;
+        let record = ZoneRecord { granted, ..ZoneRecord::clone(zone) };
+        let txn = Txn::new().update(kind::ZONE, &zone.id, zone.version, encode(&record));
+        let message = format!("may also be called {}", add.hosts.join(", "));
+        Ok(line(cloud, caller, txn, zone, "zone.hosts", message))
+    })
+    .await?;
+    get(cloud, caller, name)
 }
 
 /// The zone that a node is to join: the one named, or the only one there is.

@@ -29,6 +29,7 @@ impl Parent {
         let state = ChildState {
             facts: None,
             alive: true,
+            heard: false,
             deadline: now.plus_ms(self.config.leases.lease_ms),
             last_seen: now,
             outbox: Outbox::new(self.config.epoch),
@@ -146,6 +147,7 @@ impl Parent {
         let lease_ms = self.config.leases.lease_ms;
         let Some(state) = self.children.get_mut(child) else { return };
         state.last_seen = now;
+        state.heard = true;
         state.deadline = now.plus_ms(lease_ms);
         if !state.alive {
             state.alive = true;
@@ -232,7 +234,8 @@ impl Parent {
         Fold { changed: held, children_changed: true }
     }
 
-    pub(super) fn ids_on(&self, child: &ChildId) -> Vec<InstanceId> {
+    /// The instances that are placed on a child.
+    pub fn ids_on(&self, child: &ChildId) -> Vec<InstanceId> {
         let ids = |state: &ChildState| state.outbox.iter().map(|assignment| assignment.id.clone()).collect();
         self.children.get(child).map(ids).unwrap_or_default()
     }

@@ -132,6 +132,8 @@ impl Held {
 pub(crate) struct ChildState {
     pub facts: Option<Facts>,
     pub alive: bool,
+    /// Whether it spoke since this parent began; until then its lease is an advance.
+    pub heard: bool,
     /// When it counts as lost, unless it is heard before.
     pub deadline: Timestamp,
     pub last_seen: Timestamp,
@@ -445,7 +447,17 @@ impl Parent {
 
     /// What a child that has `have` should be told; nothing when it has everything.
     pub fn desired(&self, child: &ChildId, have: Option<Revision>) -> Option<Desired> {
-        self.children.get(child)?.outbox.since_within(have, self.config.page_bytes)
+        self.desired_within(child, have, self.config.page_bytes)
+    }
+
+    /// As [`Parent::desired`], in a page of about so many bytes and one entry at least.
+    pub fn desired_within(
+        &self,
+        child: &ChildId,
+        have: Option<Revision>,
+        page_bytes: usize,
+    ) -> Option<Desired> {
+        self.children.get(child)?.outbox.since_within(have, page_bytes)
     }
 
     pub fn desired_whole(&self, child: &ChildId) -> Option<Desired> {

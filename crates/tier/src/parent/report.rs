@@ -119,6 +119,11 @@ impl Parent {
         self.children.get(child).is_some_and(|state| state.alive)
     }
 
+    /// Whether it spoke to this parent and its lease has not lapsed since.
+    pub fn child_connected(&self, child: &ChildId) -> bool {
+        self.children.get(child).is_some_and(|state| state.alive && state.heard)
+    }
+
     /// How many instances are placed on a child.
     pub fn child_holds(&self, child: &ChildId) -> u64 {
         self.placed_count.get(child).copied().unwrap_or(0)
@@ -207,9 +212,9 @@ impl Parent {
         total
     }
 
-    /// When anything was last heard of a child.
+    /// When anything was last heard of a child, since this parent began.
     pub fn child_last_seen(&self, child: &ChildId) -> Option<Timestamp> {
-        Some(self.children.get(child)?.last_seen)
+        self.children.get(child).filter(|state| state.heard).map(|state| state.last_seen)
     }
 }
 
