@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::constraint::Labels;
+use model::exchange::Remaining;
 use model::{
     Arch, Area, Check, GpuDevice, Leg, Light, Name, PlaceMode, Resources, RuntimeKind, Timestamp, Usage,
     ZoneId,
@@ -34,6 +35,9 @@ pub struct ZoneDetails {
     /// Of a zone that empties: why what is left is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
+    /// The same, one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<Remaining>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Facts>,
 }
@@ -98,6 +102,9 @@ pub struct Node {
     /// Of a node that empties: why what is left is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
+    /// The same, one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<Remaining>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// How far its clock is ahead of the zone's, in milliseconds.

@@ -218,6 +218,9 @@ pub struct ObservedInstance {
     /// The holder has no room or no right node for it and asks its parent to look elsewhere.
     #[serde(default)]
     pub refused: bool,
+    /// It should leave its node, and no other node here has room: it runs on until the parent takes it elsewhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handed_up: bool,
     /// The latest events, oldest first; numbered, so that a reader takes each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<InstanceEvent>,
@@ -241,6 +244,7 @@ impl ObservedInstance {
             restarts: 0,
             finished: false,
             refused: false,
+            handed_up: false,
             events: Vec::new(),
             explanation: None,
         }
@@ -325,6 +329,14 @@ pub struct InstanceUsage {
     pub memory_bytes: u64,
 }
 
+/// An instance that is still on a place that empties, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Remaining {
+    pub id: InstanceId,
+    pub name: Name,
+    pub why: String,
+}
+
 /// A node as its zone sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
@@ -342,6 +354,9 @@ pub struct NodeReport {
     /// Of a node that empties: why what is left is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
+    /// The same, one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<Remaining>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<crate::health::Usage>,
     /// How far its clock is ahead of the zone's, in milliseconds.

@@ -213,6 +213,7 @@ mod tests {
             resting: 0,
             mode: PlaceMode::Open,
             left: None,
+            remaining: Vec::new(),
             usage: Some(Usage { disk_used_bytes: 10, disk_total_bytes: 100, ..Usage::default() }),
             clock_ahead_ms: -30,
             certificate_until: Some(NOW.plus_ms(300 * DAY_MS)),

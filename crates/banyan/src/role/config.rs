@@ -274,3 +274,39 @@ fn alone(data: &Path) -> anyhow::Result<std::fs::File> {
 fn clock() -> SharedClock {
     Arc::new(SystemClock)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The keys of a file, as its reader names them to whoever writes another.
+    fn keys<T: DeserializeOwned>() -> Vec<String> {
+        let error = toml::from_str::<T>("no_such_key = 1").err().expect("it is not known").to_string();
+        let (_, expected) = error.split_once("expected one of").expect("it says which are");
+        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_key_stands_in_the_documentation() {
+        let text = include_str!("../../../../docs/roles.md");
+        let check = |file: &str, keys: Vec<String>| {
+            let (_, rest) = text.split_once(&format!("# {file}\n")).expect("an example of the file");
+            let example = rest.split_once("```").expect("the end of the example").0;
+            assert!(keys.len() > 5, "{keys:?}");
+            for key in keys {
+                let forms = [
+                    format!("\n{key} ="),
+                    format!("\n# {key} ="),
+                    format!("\n[{key}]"),
+                    format!("\n# [{key}]"),
+                ];
+                let there = forms.iter().any(|form| format!("\n{example}").contains(form));
+                assert!(there, "'{key}' of {file} does not stand in its example in docs/roles.md");
+            }
+        };
+        check("root.toml", keys::<RootFile>());
+        check("zone.toml", keys::<ZoneFile>());
+        check("node.toml", keys::<NodeFile>());
+    }
+}

@@ -92,6 +92,7 @@ fn view(zone: &ZoneRecord, report: NodeReport) -> Node {
         resting: report.resting,
         mode: report.mode,
         left: report.left,
+        remaining: report.remaining,
         usage: report.usage,
         clock_ahead_ms: report.clock_ahead_ms,
         certificate_until: report.certificate_until,

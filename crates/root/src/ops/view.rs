@@ -177,6 +177,9 @@ pub fn key(snapshot: &Snapshot, record: &Row<KeyRecord>) -> api::AccessKey {
 
 /// Operators also see the details; `held` is then how many it holds.
 pub fn zone(cloud: &Cloud, record: &ZoneRecord, held: Option<Held>) -> api::Zone {
+    let emptied = record.mode.empties() && held.is_some();
+    let report = emptied.then(|| cloud.tree.zone_report(&record.id)).flatten();
+    let (left, remaining) = report.map(|report| (report.left, report.remaining)).unwrap_or_default();
     api::Zone {
         id: record.id.clone(),
         name: record.name.clone(),
@@ -187,10 +190,8 @@ pub fn zone(cloud: &Cloud, record: &ZoneRecord, held: Option<Held>) -> api::Zone
             instances: held.instances,
             resting: held.resting,
             mode: record.mode,
-            left: match record.mode.empties() {
-                true => cloud.tree.zone_report(&record.id).and_then(|report| report.left),
-                false => None,
-            },
+            left,
+            remaining,
             facts: record.facts.clone().map(Into::into),
         }),
     }

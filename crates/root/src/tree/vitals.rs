@@ -80,6 +80,7 @@ mod tests {
             resting: 0,
             mode: model::PlaceMode::Open,
             left: None,
+            remaining: Vec::new(),
             usage: None,
             clock_ahead_ms: 0,
             certificate_until: None,

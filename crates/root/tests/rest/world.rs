@@ -163,6 +163,7 @@ impl FakeZone {
             resting: 0,
             mode: self.mode,
             left: None,
+            remaining: Vec::new(),
             usage: None,
             clock_ahead_ms: 0,
             certificate_until: None,

@@ -36,7 +36,7 @@ impl Parent {
             inbox: Inbox::default(),
             mode: PlaceMode::Open,
             force: false,
-            left: None,
+            left: Vec::new(),
             labels: Labels::new(),
         };
         self.children.insert(child.clone(), state);
@@ -82,7 +82,10 @@ impl Parent {
             return true;
         }
         (state.mode, state.force) = (mode, force);
-        state.left = None;
+        state.left.clear();
+        if !mode.empties() {
+            self.hand_back(child);
+        }
         self.child_changed(child);
         true
     }
@@ -294,7 +297,7 @@ impl Parent {
         let gone = seen.phase == Phase::Gone;
         // What it keeps there is given up only for a place that there is.
         let kept = seen.node.is_some();
-        let refused = seen.refused;
+        let (refused, handed_up) = (seen.refused, seen.handed_up);
         let why = seen.message.clone().unwrap_or_else(|| "it has no room".to_owned());
         held.seen = Some(seen);
         if gone && held.assignment.run == Run::Gone {
@@ -302,6 +305,9 @@ impl Parent {
             self.unplace(&id);
         } else if gone {
             let why = held.leaving.take().unwrap_or_else(|| "its place gave it up".to_owned());
+            if self.handed.contains(&id) {
+                held.avoid.push((child.clone(), avoid_until));
+            }
             self.lose(&id, &why);
         } else if refused && kept {
             self.refused_there(&id, avoid_until);
@@ -309,6 +315,10 @@ impl Parent {
             held.avoid.push((child.clone(), avoid_until));
             let name = self.child_name(child);
             self.lose(&id, &format!("{name} refused it: {why}"));
+        } else if handed_up {
+            self.handed.insert(id.clone());
+        } else if held.leaving.is_none() {
+            self.handed.remove(&id);
         }
         self.rest_follow(&id);
         true

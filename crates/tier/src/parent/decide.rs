@@ -33,7 +33,7 @@ impl Parent {
         if self.stuck_until.is_some_and(|until| now >= until) {
             self.unstick();
         }
-        self.drain();
+        self.drain(now);
         let mut decisions = Vec::new();
         while decisions.len() < most {
             let Some((_, id)) = self.waiting.pop_first() else { break };

@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::constraint::Labels;
-use model::exchange::Revision;
+use model::exchange::{Remaining, Revision};
 use model::{
     Area, Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, LossPolicy,
     ObservedInstance, PlaceMode, Run, Timestamp,
@@ -115,6 +115,8 @@ pub(crate) struct Held {
     /// Why its child was told to drop it, until the child says that it has.
     pub leaving: Option<String>,
     pub rest: Rest,
+    /// It should leave its child and finds no other here: whoever is above may take it elsewhere.
+    pub handed_up: bool,
 }
 
 impl Held {
@@ -142,8 +144,8 @@ pub(crate) struct ChildState {
     pub mode: PlaceMode,
     /// What waits for this child moves too when it empties.
     pub force: bool,
-    /// Why what is left on a child that empties is still there.
-    pub left: Option<String>,
+    /// What is left on a child that empties, and why it is still there.
+    pub left: Vec<Remaining>,
     /// Set by operators, beside what the child says of itself.
     pub labels: Labels,
 }
@@ -169,6 +171,8 @@ pub struct Parent {
     pub(crate) preempting: BTreeMap<InstanceId, BTreeSet<InstanceId>>,
     /// Instances that were moved off an emptying child and do not run again yet.
     pub(crate) movers: BTreeSet<InstanceId>,
+    /// Instances that their child would hand to another.
+    pub(crate) handed: BTreeSet<InstanceId>,
     /// Instances of which something new is known, beside what reports say.
     pub(crate) news: BTreeSet<InstanceId>,
     /// When leases were last looked at.
@@ -197,6 +201,7 @@ impl Parent {
             told: BTreeSet::new(),
             preempting: BTreeMap::new(),
             movers: BTreeSet::new(),
+            handed: BTreeSet::new(),
             news: BTreeSet::new(),
             looked: None,
             members,
@@ -245,6 +250,7 @@ impl Parent {
                     gone: false,
                     leaving: None,
                     rest: Rest::Awake,
+                    handed_up: false,
                 };
                 self.wants.insert(id.clone(), held);
             }
@@ -279,6 +285,7 @@ impl Parent {
         self.unplace(id);
         self.queue_out(id);
         self.movers.remove(id);
+        self.handed.remove(id);
         self.news.remove(id);
         self.wants.remove(id);
         self.rested.remove(id);
@@ -384,7 +391,8 @@ impl Parent {
             self.fleet.release(id);
         }
         let place = held.place.take()?;
-        held.leaving = None;
+        (held.leaving, held.handed_up) = (None, false);
+        self.handed.remove(id);
         self.fleet.release(id);
         let asleep = held.asleep();
         if let Some(count) = self.placed_count.get_mut(&place.child) {

@@ -10,6 +10,7 @@ use model::{
 };
 
 use super::Parent;
+use super::drain::LEFT_LISTED_MAX;
 
 /// GPUs listed one by one in an aggregate; a parent only needs to know whether an ask can fit.
 const AGGREGATE_GPUS_MAX: usize = 64;
@@ -63,6 +64,7 @@ impl Parent {
         if !self.config.children_are_zones {
             view.explanation = held.explanation.clone();
         }
+        view.handed_up = held.handed_up;
         if held.gone {
             view.phase = Phase::Gone;
         } else if held.place.is_none() {
@@ -156,7 +158,8 @@ impl Parent {
                 instances: self.placed_count.get(id).copied().unwrap_or(0),
                 resting: self.child_rests(id),
                 mode: state.mode,
-                left: state.left.clone(),
+                left: self.left_sentence(&state.left),
+                remaining: state.left.iter().take(LEFT_LISTED_MAX).cloned().collect(),
                 usage: None,
                 clock_ahead_ms: 0,
                 certificate_until: None,

@@ -1,6 +1,7 @@
 //! A parent over children: placing, losing, refusing, emptying, giving way.
 
 mod common;
+mod handed;
 mod heal;
 mod policy;
 mod rest;
