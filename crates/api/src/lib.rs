@@ -14,6 +14,7 @@ pub mod instance;
 pub mod page;
 pub mod place;
 pub mod problem;
+pub mod read;
 pub mod workload;
 
 pub use bucket::{Bucket, BucketQuota, ObjectStore, S3Session};
@@ -30,7 +31,7 @@ pub use image::{Image, ImagePull};
 pub use instance::{Instance, InstanceCreate, InstanceWhy};
 pub use page::Page;
 pub use place::{
-    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, PlaceModeSet, PlatformHealth, Zone,
+    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, PlaceModeSet, PlatformHealth, Zone, ZoneHosts,
 };
 pub use problem::Problem;
 pub use workload::{

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::constraint::Labels;
+use model::exchange::Remaining;
 use model::{
     Arch, Area, Check, GpuDevice, Leg, Light, Name, PlaceMode, Resources, RuntimeKind, Timestamp, Usage,
     ZoneId,
@@ -26,11 +27,17 @@ pub struct ZoneDetails {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
     pub instances: u64,
+    /// Those of them that are stopped or ended for good; a drain leaves them where they are.
+    #[serde(default)]
+    pub resting: u64,
     #[serde(default)]
     pub mode: PlaceMode,
     /// Of a zone that empties: why what is left is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
+    /// The same, one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<Remaining>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Facts>,
 }
@@ -87,11 +94,17 @@ pub struct Node {
     pub last_seen: Timestamp,
     pub reserved: Resources,
     pub instances: u64,
+    /// Those of them that are stopped or ended for good; a drain leaves them where they are.
+    #[serde(default)]
+    pub resting: u64,
     #[serde(default)]
     pub mode: PlaceMode,
     /// Of a node that empties: why what is left is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
+    /// The same, one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<Remaining>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// How far its clock is ahead of the zone's, in milliseconds.
@@ -137,7 +150,6 @@ pub struct PlatformHealth {
 pub enum EnrolRole {
     Zone,
     Node,
-    Provisioner,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -147,12 +159,39 @@ pub struct EnrolmentCreate {
     /// Name or id of the zone that a node joins; may be left out where there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// Names and addresses that the listeners of a zone may have even if root or another zone has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
 }
 
-/// A token with which one zone, node or provisioner may enrol once.
+impl EnrolmentCreate {
+    pub fn zone() -> Self {
+        Self { role: EnrolRole::Zone, zone: None, hosts: Vec::new() }
+    }
+
+    /// For a node of this zone, which may be left out where there is only one.
+    pub fn node(zone: Option<&str>) -> Self {
+        Self { role: EnrolRole::Node, zone: zone.map(str::to_owned), hosts: Vec::new() }
+    }
+}
+
+/// Names and addresses that the listeners of a zone may have beside those it joined with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneHosts {
+    pub hosts: Vec<String>,
+}
+
+/// A token with which one zone or node may enrol once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Enrolment {
     pub role: EnrolRole,
     pub token: String,
     pub expires_at: Timestamp,
+    /// Where the newcomer joins, by HTTPS.
+    #[serde(default)]
+    pub parents: Vec<String>,
+    /// The broker of the zone that a node joins.
+    #[serde(default)]
+    pub broker: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! Errors as they travel: problem details of RFC 9457.
 
-use model::{Error, ErrorKind};
+use model::{Error, ErrorKind, Fault};
 use serde::{Deserialize, Serialize};
 
 pub const CONTENT_TYPE: &str = "application/problem+json";
@@ -24,6 +24,9 @@ pub struct Problem {
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// What else is wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<Fault>,
 }
 
 /// The status code of an error kind.
@@ -89,6 +92,7 @@ impl Problem {
             code: error.kind,
             field: error.field.clone(),
             hint: error.hint.clone(),
+            more: error.more.clone(),
         }
     }
 }
@@ -100,6 +104,7 @@ impl From<Problem> for Error {
             message: problem.detail,
             field: problem.field,
             hint: problem.hint,
+            more: problem.more,
             source: None,
         }
     }

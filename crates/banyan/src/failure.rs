@@ -120,6 +120,12 @@ impl From<model::Error> for Failure {
         let mut failure = Self::new(error.message);
         failure.place = error.field;
         failure.hint = error.hint;
+        if !error.more.is_empty() {
+            let count = error.more.len();
+            let what = if count == 1 { "another thing is wrong:" } else { "other things are wrong:" };
+            failure.details.push(what.to_owned());
+            failure.details.extend(error.more.iter().map(|fault| format!("  {}", api::read::line(fault))));
+        }
         if failure.hint.is_none() && error.kind == model::ErrorKind::Unauthenticated {
             failure.hint = Some("log in with: banyan login".into());
         }

@@ -11,6 +11,7 @@
 
 mod cli;
 mod context;
+mod doors;
 mod down;
 mod failure;
 mod manifest;
@@ -65,13 +66,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// The broker that is built in tells every connection as news; only whoever looks for details wants that.
+fn quiet(filter: &str) -> String {
+    match ["rmqtt", "debug", "trace"].iter().any(|word| filter.contains(word)) {
+        true => filter.to_owned(),
+        false => format!("{filter},rmqtt=warn"),
+    }
+}
+
 /// Logs go to stderr, filtered by BANYAN_LOG: for a role in its own process what happens, else only what went wrong.
 fn log_start(role: bool) {
     let default = if role { "info" } else { "warn" };
     let filter = std::env::var("BANYAN_LOG").ok().filter(|text| !text.is_empty());
-    let filter = EnvFilter::try_new(filter.as_deref().unwrap_or(default)).unwrap_or_else(|error| {
+    let filter = EnvFilter::try_new(quiet(filter.as_deref().unwrap_or(default))).unwrap_or_else(|error| {
         output::note(format!("BANYAN_LOG is not a filter ({error}); using '{default}'"));
-        EnvFilter::new(default)
+        EnvFilter::new(quiet(default))
     });
     let colour = colour_wanted(std::io::stderr().is_terminal());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();

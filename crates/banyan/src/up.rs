@@ -10,9 +10,11 @@ use anyhow::{Context, bail};
 use link::Parents;
 use model::Name;
 use model::constraint::Labels;
+use model::exchange::Doorway;
 use work::{SharedClock, SystemClock};
 
 use crate::context::{Config as Contexts, Context as CloudContext, config_path};
+use crate::doors::{Doors, Ports, ports_keep};
 use crate::role::node::{NodeOptions, NodeRole};
 use crate::role::root::{RootOptions, RootRole};
 use crate::role::zone::{ZoneOptions, ZoneRole};
@@ -25,7 +27,6 @@ const ZONE: &str = "local";
 const WEBSITES: &str = "web.localhost";
 /// The first operator's credentials, in the data folder.
 const ADMIN_FILE: &str = "admin.json";
-const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 #[derive(Debug, clap::Args)]
 pub struct UpArgs {
@@ -62,6 +63,10 @@ pub struct UpArgs {
     /// How many times over the cores are given away.
     #[arg(long, env = "BANYAN_CPU_OVERCOMMIT", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub cpu_overcommit: u64,
+    /// Name or address under which other machines reach this one, so that zones and nodes there may join; may be
+    /// repeated. Without it only this machine's own may.
+    #[arg(long = "host", value_name = "NAME", env = "BANYAN_HOST", value_delimiter = ',')]
+    pub hosts: Vec<String>,
     /// Do not make this cloud the command line's current context.
     #[arg(long, env = "BANYAN_NO_CONTEXT")]
     pub no_context: bool,
@@ -112,12 +117,14 @@ impl Local {
         let mut config = root::Config::new(data.join("root"));
         config.listen = args.listen;
         config.database = args.database.clone();
-        let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let loopback = ["127.0.0.1", "localhost"].map(str::to_owned);
+        let names: Vec<String> = args.hosts.iter().cloned().chain(loopback).collect();
+        let doors = Doors::find(data, !args.hosts.is_empty());
         let admin = data.join(ADMIN_FILE);
         let link_names = names.clone();
         let options = RootOptions {
             config,
-            link_listen: LOOPBACK,
+            link_listen: doors.at(doors.ports.root),
             link_names,
             certificate_valid: link::limits::CERT_VALID,
             admin,
@@ -128,18 +135,21 @@ impl Local {
         let zone_name: Name = ZONE.parse()?;
         let zone_data = data.join("zone");
         let joined = crate::role::zone::joined(&zone_data)?;
-        let token = if joined { None } else { Some(root.zone_token(&zone_name).await?) };
+        let token = if joined { None } else { Some(root.zone_token(&zone_name, &args.hosts).await?) };
+        root.zone_hosts_grant(&zone_name, &args.hosts).await?;
         let zone = ZoneOptions {
             name: zone_name,
             data: zone_data,
             root: Parents::from(&root.link_url()),
-            https_listen: LOOPBACK,
-            mqtt_listen: LOOPBACK,
+            https_listen: doors.at(doors.ports.zone),
+            mqtt_listen: doors.at(doors.ports.broker),
             broker: None,
             link_names: names,
             area: None,
         };
         let zone = ZoneRole::start(zone, token, clock.clone()).await?;
+        let (root_port, broker_port) = (port_of(&root.link_url()), port_of(&zone.mqtt_address()));
+        ports_keep(data, Ports { root: root_port, zone: zone.https_port(), broker: broker_port })?;
         let node = node_start(args, data, &zone, clock).await?;
         Ok(Self { root, zone, node })
     }
@@ -173,6 +183,11 @@ fn s3_listen(rest: SocketAddr) -> SocketAddr {
             SocketAddr::new(rest.ip(), 0)
         }
     }
+}
+
+/// The port at the end of an address.
+fn port_of(address: &str) -> u16 {
+    address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
 }
 
 async fn node_start(
@@ -317,6 +332,9 @@ fn greet(data: &Path, cloud: &Local, took: std::time::Duration) {
     say(&format!("  Metrics      {endpoint}/metrics"));
     say(&format!("  Credentials  {}", data.join(ADMIN_FILE).display()));
     say(&format!("  OCI runtime  {}", cloud.node.runtime.display()));
+    let Doorway { urls, broker } = cloud.zone.doorway();
+    say(&format!("  Zones join   {}", cloud.root.link_url_named()));
+    say(&format!("  Nodes join   {}, broker {}", urls.join(", "), broker.as_deref().unwrap_or("none")));
     say("");
     let banyan = program();
     say("Next, in another terminal:");

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use api::{Client, EnrolRole, Instance, InstanceCreate, ListQuery};
+use api::{Client, EnrolRole, EnrolmentCreate, Instance, InstanceCreate, ListQuery};
 use model::{ErrorKind, InstanceSpec, Run};
 use serde::Deserialize;
 
@@ -46,6 +47,8 @@ pub struct Bed {
     folder: PathBuf,
     binary: PathBuf,
     token: Option<String>,
+    /// The root that the operator speaks to, unless it is the first.
+    operator: Mutex<Option<String>>,
     promises: Mutex<Promises>,
     runtime: tokio::runtime::Runtime,
     keep_logs: std::sync::atomic::AtomicBool,
@@ -104,6 +107,7 @@ impl Bed {
             folder,
             binary: binary_find()?,
             token: None,
+            operator: Mutex::default(),
             promises: Mutex::default(),
             runtime,
             keep_logs: false.into(),
@@ -134,9 +138,16 @@ impl Bed {
         self.host_add(name, Kind::Bare)
     }
 
-    /// A host with a root on it. `database` is a URL; without one it keeps its own SQLite.
+    /// A host with a root on it. `database` is a URL; without one it keeps its own SQLite. Further roots on the same
+    /// database get the key of the first.
     pub fn root(&mut self, name: &str, database: Option<&str>) -> Result<Arc<Host>> {
+        let first = self.hosts.iter().find(|host| host.kind() == Kind::Root).cloned();
         let host = self.host_add(name, Kind::Root)?;
+        if let (Some(first), Some(_)) = (first, database) {
+            std::fs::create_dir_all(host.data_seen())?;
+            std::fs::set_permissions(host.data_seen(), std::fs::Permissions::from_mode(0o700))?;
+            std::fs::copy(first.data_seen().join("master.key"), host.data_seen().join("master.key"))?;
+        }
         let database = database.map(|url| format!("database = \"{url}\"\n")).unwrap_or_default();
         host.role_begin(&format!(
             "data = \"{data}\"\nlisten = \"0.0.0.0:{REST_PORT}\"\nlink_listen = \"0.0.0.0:{ROOT_PORT}\"\n\
@@ -168,14 +179,16 @@ impl Bed {
 
     /// The configuration with which a host becomes the zone `name`.
     pub fn zone_config(&self, name: &str, host: &Host, token: &str) -> Result<String> {
-        let root =
-            self.hosts.iter().find(|host| host.kind() == Kind::Root).context("there is no root yet")?;
+        let roots = self.hosts.iter().filter(|host| host.kind() == Kind::Root);
+        let roots: Vec<String> =
+            roots.map(|root| format!("\"https://{}:{ROOT_PORT}\"", root.address())).collect();
+        ensure!(!roots.is_empty(), "there is no root yet");
         Ok(format!(
-            "name = \"{name}\"\ndata = \"{data}\"\nroot = \"https://{root}:{ROOT_PORT}\"\ntoken = \"{token}\"\n\
+            "name = \"{name}\"\ndata = \"{data}\"\nroot = [{roots}]\ntoken = \"{token}\"\n\
              https_listen = \"0.0.0.0:{ZONE_PORT}\"\nmqtt_listen = \"0.0.0.0:{BROKER_PORT}\"\n\
              names = [\"{address}\"]\n",
             data = host.data().display(),
-            root = root.address(),
+            roots = roots.join(", "),
             address = host.address(),
         ))
     }
@@ -230,7 +243,8 @@ impl Bed {
     /// A one-time token; tried until root and the zone are ready to give it.
     pub fn enrol(&self, role: EnrolRole, zone: Option<&str>) -> Result<String> {
         let made = self.until("a token is given", JOIN_WAIT, || {
-            self.ask(|client| async move { client.enrolment_create(role, zone).await }).ok()
+            let ask = EnrolmentCreate { role, zone: zone.map(str::to_owned), hosts: Vec::new() };
+            self.ask(|client| async move { client.enrolment_create(&ask).await }).ok()
         })?;
         Ok(made.token)
     }
@@ -244,6 +258,11 @@ impl Bed {
         &self.hosts
     }
 
+    /// The binary under test.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -254,10 +273,19 @@ impl Bed {
         Ok(Client::new(&format!("http://{}", door.address()), self.token.clone())?)
     }
 
-    /// The operator at the first root.
+    /// The operator at the first root, or at the one that was chosen.
     pub fn client(&self) -> Result<Client> {
-        let root = self.hosts.iter().find(|host| host.kind() == Kind::Root).context("there is no root")?;
-        self.client_of(root.name())
+        let chosen = lock(&self.operator).clone();
+        let first =
+            || self.hosts.iter().find(|host| host.kind() == Kind::Root).map(|host| host.name().to_owned());
+        self.client_of(&chosen.or_else(first).context("there is no root")?)
+    }
+
+    /// From now on the operator speaks to this root.
+    pub fn operate_at(&self, root: &str) -> Result<()> {
+        self.client_of(root)?;
+        *lock(&self.operator) = Some(root.to_owned());
+        Ok(())
     }
 
     /// Runs a future to its end.

@@ -148,7 +148,8 @@ impl Host {
         self.seen(&self.data())
     }
 
-    fn seen(&self, path: &Path) -> PathBuf {
+    /// A file on its disk, as this process reaches it.
+    pub fn seen(&self, path: &Path) -> PathBuf {
         let below = path.strip_prefix("/").unwrap_or(path);
         Path::new("/proc").join(self.plan.switch.to_string()).join("root").join(below)
     }

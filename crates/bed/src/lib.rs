@@ -21,6 +21,7 @@
 
 pub mod bed;
 pub mod check;
+mod database;
 pub mod fault;
 pub mod host;
 pub mod proxy;

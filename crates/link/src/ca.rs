@@ -18,14 +18,12 @@ use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::hosts::hosts_check;
 use crate::identity::{Credentials, Identity, Kind, file_write_private};
 use crate::limits::{CA_VALID, CERT_BACKDATE, CERT_VALID};
 
 const KEY_FILE: &str = "ca.key.pem";
 const CERT_FILE: &str = "ca.cert.pem";
-/// Names and addresses that one server certificate may carry.
-const SANS_MAX: usize = 64;
-const HOST_NAME_MAX: usize = 253;
 
 /// A request for a certificate. `sans` are names and addresses; only a server has any.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -150,7 +148,8 @@ impl Issuer for Ca {
 }
 
 /// Whether the holder of one certificate may ask for another: a new one for itself, or, for a zone, one for
-/// a node of its own or for its own listener.
+/// a node of its own or for its own listener. Which names the listener may have, its parent says
+/// ([`crate::ParentHandler::hosts_allow`]).
 pub fn issue_allowed(peer: &Identity, wanted: &Identity) -> bool {
     let own_node = wanted.kind == Kind::Node && wanted.parent.as_deref() == Some(peer.id.as_str());
     let own_server = wanted.kind == Kind::Server && wanted.id == peer.id && wanted.parent.is_none();
@@ -198,9 +197,10 @@ fn ca_certificate(key: &KeyPair) -> Result<String> {
 fn leaf_params(identity: &Identity, sans: &[String], valid_for: Duration) -> Result<CertificateParams> {
     identity.check()?;
     let server = identity.kind == Kind::Server;
-    if sans.len() > SANS_MAX || (!server && !sans.is_empty()) {
-        return Err(Error::new(ErrorKind::Forbidden, "only a server may carry names, and not that many"));
+    if !server && !sans.is_empty() {
+        return Err(Error::new(ErrorKind::Forbidden, "only a server may carry names"));
     }
+    hosts_check(sans)?;
     let mut params = dated(valid_for);
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, identity.id.as_str());
@@ -212,13 +212,7 @@ fn leaf_params(identity: &Identity, sans: &[String], valid_for: Duration) -> Res
     for san in sans {
         params.subject_alt_names.push(match san.parse::<IpAddr>() {
             Ok(address) => SanType::IpAddress(address),
-            Err(_) if host_name(san) => {
-                SanType::DnsName(san.as_str().try_into().map_err(broken("a host name"))?)
-            }
-            Err(_) => {
-                let shown: String = san.chars().take(HOST_NAME_MAX).collect();
-                return Err(Error::invalid(format!("'{}' is not a host name", shown.escape_debug())));
-            }
+            Err(_) => SanType::DnsName(san.as_str().try_into().map_err(broken("a host name"))?),
         });
     }
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -226,12 +220,6 @@ fn leaf_params(identity: &Identity, sans: &[String], valid_for: Duration) -> Res
     params.extended_key_usages =
         vec![if server { ExtendedKeyUsagePurpose::ServerAuth } else { ExtendedKeyUsagePurpose::ClientAuth }];
     Ok(params)
-}
-
-/// One name of one host: no pattern, nothing that is read in another way elsewhere.
-fn host_name(text: &str) -> bool {
-    (1..=HOST_NAME_MAX).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
 }
 
 fn dated(valid_for: Duration) -> CertificateParams {

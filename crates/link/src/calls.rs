@@ -35,8 +35,8 @@ impl Default for Calls {
 struct Book {
     /// Streams that a child is to open, by their name.
     waiting: HashMap<String, (ChildId, oneshot::Sender<ByteStream>)>,
-    /// Which way a call reaches a child: the one that was heard last.
-    routes: HashMap<ChildId, mpsc::Sender<Call>>,
+    /// The ways by which a call reaches a child, the one that was heard last at the end.
+    routes: HashMap<ChildId, Vec<mpsc::Sender<Call>>>,
 }
 
 impl Calls {
@@ -76,8 +76,9 @@ impl Calls {
             let arrival = self.0.arrivals.notified();
             tokio::pin!(arrival);
             arrival.as_mut().enable();
-            if let Some(route) = self.book().routes.get(child).filter(|route| !route.is_closed()) {
-                return route.clone();
+            let ways = self.book().routes.get(child).cloned().unwrap_or_default();
+            if let Some(route) = ways.into_iter().rfind(|route| !route.is_closed()) {
+                return route;
             }
             arrival.await;
         }
@@ -110,18 +111,27 @@ impl Calls {
     }
 
     pub(crate) fn route_use(&self, child: &ChildId, route: &mpsc::Sender<Call>) {
-        let before = self.book().routes.insert(child.clone(), route.clone());
-        if !before.is_some_and(|before| before.same_channel(route)) {
-            self.0.arrivals.notify_waiters();
+        let mut book = self.book();
+        let ways = book.routes.entry(child.clone()).or_default();
+        if ways.last().is_some_and(|used| used.same_channel(route)) {
+            return;
         }
+        ways.retain(|way| !way.same_channel(route) && !way.is_closed());
+        ways.push(route.clone());
+        drop(book);
+        self.0.arrivals.notify_waiters();
     }
 
-    /// Takes a way back, unless the child was since heard on another.
-    pub(crate) fn route_drop(&self, child: &ChildId, route: &mpsc::Sender<Call>) {
+    /// Takes a way back. True when the child has no other: it is not reached any more.
+    pub(crate) fn route_drop(&self, child: &ChildId, route: &mpsc::Sender<Call>) -> bool {
         let mut book = self.book();
-        if book.routes.get(child).is_some_and(|used| used.same_channel(route)) {
+        let Some(ways) = book.routes.get_mut(child) else { return true };
+        ways.retain(|way| !way.same_channel(route) && !way.is_closed());
+        let none = ways.is_empty();
+        if none {
             book.routes.remove(child);
         }
+        none
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

@@ -20,6 +20,7 @@ use sha2::{Digest as _, Sha256};
 use work::SharedClock;
 
 use crate::ca::{IssueAsk, Issued, Issuer, fingerprint_of_pem, key_and_request};
+use crate::hosts::hosts_check;
 use crate::https::{PATH_ENROLL, PATH_ISSUE, ParentClient, Parents, answer_read, unreachable_parent};
 use crate::identity::{Credentials, Identity, Kind};
 use crate::limits::{CONNECT_WAIT, REQUEST_WAIT, SMALL_BODY_MAX};
@@ -41,7 +42,8 @@ impl EnrollToken {
     /// A new token and the record that its issuer keeps. The record cannot be turned back into the token.
     pub fn make(ca: [u8; 32], kind: Kind, name: Option<Name>, expires_at: Timestamp) -> (Self, TokenRecord) {
         let token = Self { secret: rand::random(), ca };
-        let record = TokenRecord { digest: digest_of(&token.secret), kind, name, expires_at };
+        let digest = digest_of(&token.secret);
+        let record = TokenRecord { digest, kind, name, expires_at, hosts: Vec::new() };
         (token, record)
     }
 }
@@ -85,6 +87,10 @@ pub struct TokenRecord {
     /// The only name that may join with it; any when absent.
     pub name: Option<Name>,
     pub expires_at: Timestamp,
+    /// Names and addresses that whoever joins with it may have whatever else stands against that: the operator
+    /// said so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
 }
 
 impl TokenRecord {
@@ -112,6 +118,8 @@ pub fn token_refused() -> Error {
 pub struct Joiner {
     pub identity: Identity,
     pub name: Name,
+    /// Names and addresses under which it will be reached by its own children.
+    pub hosts: Vec<String>,
     pub at: Timestamp,
 }
 
@@ -165,6 +173,22 @@ pub(crate) struct EnrollAsk {
     secret: String,
     name: Name,
     csr: String,
+    #[serde(default)]
+    hosts: Vec<String>,
+}
+
+/// How somebody wants to join.
+#[derive(Debug, Clone)]
+pub struct Newcomer {
+    pub name: Name,
+    /// Names and addresses of its listeners; a node has none.
+    pub hosts: Vec<String>,
+}
+
+impl From<&Name> for Newcomer {
+    fn from(name: &Name) -> Self {
+        Self { name: name.clone(), hosts: Vec::new() }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -184,7 +208,9 @@ impl Desk {
         };
         let identity = Identity { kind: self.kind, id, parent: self.parent.clone() };
         let secret = hex::decode(&ask.secret).map_err(|_| token_refused())?;
-        let joiner = Joiner { identity: identity.clone(), name: ask.name, at: self.clock.now() };
+        hosts_check(&ask.hosts)?;
+        let (identity_new, at) = (identity.clone(), self.clock.now());
+        let joiner = Joiner { identity: identity_new, name: ask.name, hosts: ask.hosts, at };
         tracing::info!(%identity, name = %joiner.name, "enrolment asked for");
         self.book.redeem(&digest_of(&secret), joiner).await.inspect_err(|error| {
             tracing::warn!(%identity, %error, "enrolment refused");
@@ -200,11 +226,15 @@ impl Desk {
 
 /// Joins a parent at the first of its addresses that answers. The private key is made here and never leaves; save
 /// what is returned.
-pub async fn enroll(parents: impl Into<Parents>, token: &EnrollToken, name: &Name) -> Result<Credentials> {
-    let parents = parents.into();
+pub async fn enroll(
+    parents: impl Into<Parents>,
+    token: &EnrollToken,
+    newcomer: impl Into<Newcomer>,
+) -> Result<Credentials> {
+    let (parents, newcomer) = (parents.into(), newcomer.into());
     let mut unreached = Error::invalid("a parent has at least one address");
     for url in parents.urls() {
-        match enroll_at(url, token, name).await {
+        match enroll_at(url, token, &newcomer).await {
             Err(error) if error.kind == ErrorKind::Unavailable => unreached = error,
             done => {
                 let mut credentials = done?;
@@ -216,7 +246,7 @@ pub async fn enroll(parents: impl Into<Parents>, token: &EnrollToken, name: &Nam
     Err(unreached)
 }
 
-async fn enroll_at(url: &str, token: &EnrollToken, name: &Name) -> Result<Credentials> {
+async fn enroll_at(url: &str, token: &EnrollToken, newcomer: &Newcomer) -> Result<Credentials> {
     let (key, csr) = key_and_request()?;
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(joiner_config(token.ca)?)
@@ -225,7 +255,8 @@ async fn enroll_at(url: &str, token: &EnrollToken, name: &Name) -> Result<Creden
         .connect_timeout(CONNECT_WAIT)
         .build()
         .map_err(|error| Error::internal("the HTTPS client cannot be made").because(error))?;
-    let ask = EnrollAsk { secret: hex::encode(token.secret), name: name.clone(), csr };
+    let Newcomer { name, hosts } = newcomer.clone();
+    let ask = EnrollAsk { secret: hex::encode(token.secret), name, csr, hosts };
     let request = client
         .post(format!("{url}{PATH_ENROLL}"))
         .timeout(REQUEST_WAIT)

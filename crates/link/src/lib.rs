@@ -9,7 +9,7 @@
 //!            mqtt/parent <- broker -> ------------------   mqtt/child
 //! ```
 //!
-//! - Who is who: [`identity`], [`ca`], [`tls`], [`enroll`].
+//! - Who is who: [`identity`], [`hosts`], [`ca`], [`tls`], [`enroll`].
 //! - What both transports share: [`parent`] (what a parent must answer), [`uplink`] (what a
 //!   child holds), [`calls`], [`stream`], `wire`, [`limits`].
 //! - The transports: [`https`] and [`mqtt`].
@@ -20,14 +20,17 @@
 pub mod ca;
 pub mod calls;
 pub mod enroll;
+pub mod hosts;
 pub mod https;
 pub mod identity;
 pub mod limits;
 pub mod mqtt;
+mod page;
 pub mod parent;
 pub mod renew;
 pub mod stream;
 pub mod tls;
+mod turns;
 pub mod uplink;
 mod vitals;
 mod wallet;
@@ -36,12 +39,12 @@ mod wire;
 pub use ca::{Ca, IssueAsk, Issued, Issuer};
 pub use calls::Calls;
 pub use enroll::{
-    Desk, EnrollToken, Joiner, MemoryBook, RemoteIssuer, TokenBook, TokenRecord, certify, enroll,
+    Desk, EnrollToken, Joiner, MemoryBook, Newcomer, RemoteIssuer, TokenBook, TokenRecord, certify, enroll,
 };
 pub use https::{HttpsParent, HttpsParentConfig, Parents, PeerClient, https_uplink};
 pub use identity::{Children, Credentials, Identity, Kind};
 pub use mqtt::{Broker, BrokerConfig, MqttParent, MqttParentConfig, mqtt_uplink};
-pub use parent::{BlobSource, ParentHandler, PeerHandler};
+pub use parent::{BlobSource, ParentHandler, PeerHandler, listen_check};
 pub use renew::Renewal;
 pub use stream::{ByteStream, Frame, pipe};
 pub use uplink::{Down, Uplink};

@@ -12,6 +12,10 @@ pub const PACKET_MAX: usize = 16 << 20;
 pub(crate) const PACKET_ROOM: usize = 1 << 10;
 /// Bodies above this size are packed with gzip.
 pub const COMPRESS_OVER: usize = 4 << 10;
+/// Bodies above this size are packed and unpacked beside the tasks that carry messages.
+pub const ASIDE_OVER: usize = 128 << 10;
+/// A page that is too large is asked for again in pages of this size, then of half of it, and so on.
+pub const PAGE_CUT_FIRST: usize = 512 << 10;
 
 /// How long a parent holds a poll open.
 pub const POLL_MAX: Duration = Duration::from_secs(25);
@@ -46,6 +50,10 @@ pub const BACKOFF_HOLD: Duration = Duration::from_secs(5);
 /// So many connections of one child within the time are worth a warning.
 pub const CONNS_OFTEN: usize = 8;
 pub const CONNS_OFTEN_WITHIN: Duration = Duration::from_secs(60);
+/// Processes of one child that are remembered.
+pub const LIVES_MAX: usize = 4;
+/// That two processes have one identity is said once, and then this often.
+pub const TWINS_SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// A child that was removed asks again after so long.
 pub const REMOVED_PAUSE: Duration = Duration::from_secs(300);

@@ -1,13 +1,15 @@
 //! What a parent must be able to answer, whatever the transport.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use futures::future::BoxFuture;
 use model::exchange::{Ack, Ask, Revision};
-use model::{ChildId, Desired, Digest, Observed, Pulse, Result};
+use model::{ChildId, Desired, Digest, Error, Observed, Pulse, Result};
 use serde_json::Value;
 use tokio::io::AsyncRead;
 
+use crate::hosts::hosts_allowed;
 use crate::stream::ByteStream;
 
 /// The parent behind the link. The link has verified who the child is before it calls.
@@ -19,8 +21,25 @@ pub trait ParentHandler: Send + Sync + 'static {
     /// It may be dropped and asked again at any time; the link puts the time limit around it.
     fn desired(&self, child: &ChildId, have: Option<Revision>) -> BoxFuture<'_, Result<Desired>>;
 
+    /// As [`ParentHandler::desired`], in a page of about so many bytes and one entry at least. Asked for when a page
+    /// was too large to be sent.
+    fn desired_page(
+        &self,
+        child: &ChildId,
+        have: Option<Revision>,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<Desired>> {
+        let _ = bytes;
+        self.desired(child, have)
+    }
+
     /// A child is connected, or is known to be gone (last will, closed connection).
     fn link_state(&self, child: &ChildId, up: bool);
+
+    /// Two processes speak with the identity of this child, in turns.
+    fn twins(&self, child: &ChildId) {
+        let _ = child;
+    }
 
     /// Any sign of life; it renews the child's lease. A beat brings a pulse.
     fn heard(&self, child: &ChildId, pulse: Option<&Pulse>);
@@ -38,6 +57,12 @@ pub trait ParentHandler: Send + Sync + 'static {
     /// nodes of other zones too.
     fn knows(&self, child: &ChildId) -> bool {
         self.admits(child)
+    }
+
+    /// Whether the listener of this child may have a certificate with these names and addresses.
+    fn hosts_allow(&self, child: &ChildId, hosts: &[String]) -> Result<()> {
+        let _ = child;
+        hosts_allowed(hosts, &[])
     }
 
     /// Whether this child, whose certificate is valid, is still one of ours.
@@ -64,6 +89,14 @@ pub trait PeerHandler: Send + Sync + 'static {
 
     /// A blob that lies here.
     fn blob(&self, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>>;
+}
+
+/// Whether somebody could listen there now. The embedded broker shares its port with itself while a certificate is
+/// exchanged, so it asks first.
+pub fn listen_check(listen: SocketAddr) -> Result<()> {
+    std::net::TcpListener::bind(listen)
+        .map(drop)
+        .map_err(|error| Error::unavailable(format!("cannot listen on {listen}: {error}")).because(error))
 }
 
 /// A blob that is ready to be sent.

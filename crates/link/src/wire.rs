@@ -10,16 +10,46 @@ use model::{Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{BODY_MAX, COMPRESS_OVER};
+use crate::limits::{ASIDE_OVER, BODY_MAX, COMPRESS_OVER};
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 pub(crate) fn encode<T: Serialize>(value: &T, max: usize) -> Result<Bytes> {
+    packed(plain(value)?, max)
+}
+
+/// As [`encode`]; what is large is packed beside the tasks that carry messages.
+pub(crate) async fn encode_large<T: Serialize + Sync>(value: &T, max: usize) -> Result<Bytes> {
+    let plain = plain(value)?;
+    aside(plain.len(), move || packed(plain, max)).await
+}
+
+/// As [`decode`]; what is large is unpacked beside the tasks that carry messages.
+pub(crate) async fn decode_large<T: DeserializeOwned + Send + 'static>(body: Bytes, max: usize) -> Result<T> {
+    aside(body.len(), move || decode(&body, max)).await
+}
+
+async fn aside<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    if bytes <= ASIDE_OVER {
+        return work();
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::internal("a message was not packed").because(error))?
+}
+
+fn plain<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     let plain = serde_json::to_vec(value)
         .map_err(|error| Error::internal("a message cannot be written as JSON").because(error))?;
     if plain.len() > BODY_MAX {
         return Err(too_large(BODY_MAX));
     }
+    Ok(plain)
+}
+
+fn packed(plain: Vec<u8>, max: usize) -> Result<Bytes> {
     let body = if plain.len() > COMPRESS_OVER { pack(&plain)? } else { plain };
     if body.len() > max {
         return Err(too_large(max));

@@ -36,6 +36,8 @@ all!(
     a_removed_child_is_sent_away_and_never_let_in_again,
     a_child_that_is_refused_for_another_reason_keeps_what_it_has,
     a_set_of_many_pages_arrives_whole,
+    two_hosts_with_one_identity_are_noticed,
+    a_child_that_is_started_again_is_no_twin,
 );
 
 async fn desired_is_delivered_and_never_twice(transport: Transport) {
@@ -293,4 +295,29 @@ async fn a_set_of_many_pages_arrives_whole(transport: Transport) {
         page.set.removes = (0..20_000).map(InstanceId::from_random).collect();
         assert_eq!(world.uplink.push(page).await.unwrap().have, Some(Revision { epoch: 1, rev }));
     }
+}
+
+/// Both of them go on trying, ever more slowly, and the parent is told.
+async fn two_hosts_with_one_identity_are_noticed(transport: Transport) {
+    let world = world(transport).await;
+    assert!(world.zone.handler.twins.lock().unwrap().is_empty());
+    let _other = world.zone.uplink(transport, &world.credentials);
+    patiently("two are noticed", async {
+        while world.zone.handler.twins.lock().unwrap().first() != Some(&world.child) {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
+
+/// A process that is started again takes over from the one before, and nobody minds.
+async fn a_child_that_is_started_again_is_no_twin(transport: Transport) {
+    let common::World { zone, credentials, mut uplink, mosquitto, dir, .. } = world(transport).await;
+    for _ in 0..3 {
+        drop(uplink);
+        uplink = zone.uplink(transport, &credentials);
+        patiently("up", async { while !matches!(uplink.next().await, Down::Up) {} }).await;
+    }
+    assert!(zone.handler.twins.lock().unwrap().is_empty());
+    drop((mosquitto, dir));
 }

@@ -194,14 +194,19 @@ async fn a_visit_over_https_does_not_cut_off_the_calls_over_mqtt() {
     let beat = visitor.post(format!("{}/link/v1/beat", world.zone.url())).send().await.unwrap();
     assert_eq!(beat.status().as_u16(), 204);
     drop((beat, visitor));
-    world.zone.handler.wait(Heard::Link(world.child.clone(), false)).await;
-    let ask = || model::exchange::Ask::Nodes;
-    patiently("an answer", async {
-        while world.zone.calls.call(&world.child, ask()).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+    let beats = || world.zone.handler.beats.lock().unwrap()[&world.child];
+    let before = beats();
+    patiently("it beats over MQTT", async {
+        while beats() < before + 2 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     })
     .await;
+    let mut heard = world.zone.handler.heard.lock().await;
+    while let Ok(event) = heard.try_recv() {
+        assert_ne!(event, Heard::Link(world.child.clone(), false), "the link over MQTT is there");
+    }
+    world.zone.calls.call(&world.child, model::exchange::Ask::Nodes).await.unwrap();
     answering.abort();
 }
 

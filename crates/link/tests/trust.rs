@@ -164,7 +164,9 @@ async fn a_zone_enrols_its_nodes_through_root() {
         issuer: Some(ca.clone()),
         peers: None,
     };
-    let root = HttpsParent::start(config, Parent::new(1), Calls::new()).await.unwrap();
+    let handler = Parent::new(1);
+    *handler.hosts.lock().unwrap() = vec!["east.example".to_owned()];
+    let root = HttpsParent::start(config, handler, Calls::new()).await.unwrap();
     let root_url = format!("https://{}", root.address());
     let (token, record) = EnrollToken::make(ca.fingerprint(), Kind::Zone, None, later());
     book.add(record).await.unwrap();
@@ -194,6 +196,15 @@ async fn a_zone_enrols_its_nodes_through_root() {
     nodes.add(record).await.unwrap();
     let node = enroll(&format!("https://{}", zone.address()), &token, &name("node-1")).await.unwrap();
     assert_eq!(node.identity.parent.as_deref(), Some(me.identity.id.as_str()));
+
+    // Its listener may have the names that root keeps for it, and no others, however often it asks.
+    for names in [&["root.example"][..], &["east.example", "10.0.0.1"], &["*.example"]] {
+        let listener = Identity::new(Kind::Server, me.identity.id.clone());
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        assert!(certify(&*issuer, listener, names).await.is_err());
+    }
+    let listener = Identity::new(Kind::Server, me.identity.id.clone());
+    certify(&*issuer, listener, vec!["East.Example".into()]).await.unwrap();
 
     // The zone cannot have a certificate for another zone, or for another zone's node.
     for other in [Identity::new(Kind::Zone, "z-9"), Identity::new(Kind::Node, "n-9").under("z-9")] {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Faults, Result, shown};
 use crate::geo::{Area, Degrees};
 use crate::resources::Arch;
 
@@ -130,95 +130,116 @@ pub struct Affinity {
 }
 
 impl Constraints {
+    /// Checks every term, and that no two demands contradict each other.
     pub fn validate(&self) -> Result<()> {
-        labels_validate(&self.node_labels).map_err(|e| e.at("node_labels"))?;
-        if self.affinity.len() > LABELS_MAX {
-            return Err(
-                Error::invalid(format!("at most {LABELS_MAX} affinity terms are possible")).at("affinity")
-            );
-        }
-        for term in &self.affinity {
-            label_validate(&term.label, &term.value).map_err(|e| e.at("affinity"))?;
-        }
+        let mut faults = Faults::default();
+        faults.inside("node_labels", labels_validate(&self.node_labels));
         for (field, name) in [("zone", &self.zone), ("node", &self.node)] {
             if name.as_ref().is_some_and(|name| name.is_empty() || name.len() > LABEL_KEY_MAX) {
-                return Err(Error::invalid(format!("{field} must be 1 to {LABEL_KEY_MAX} bytes")).at(field));
+                faults.add(field, format!("{field} must be 1 to {LABEL_KEY_MAX} bytes"));
             }
         }
-        self.validate_possible()?;
-        let against = |a: &&Affinity, b: &Affinity| {
-            a.required && b.required && !a.anti && b.anti && a.label == b.label && a.value == b.value
-        };
-        if let Some(term) = self.affinity.iter().find(|a| self.affinity.iter().any(|b| against(a, b))) {
-            let (label, value) = (&term.label, &term.value);
-            return Err(Error::invalid(format!(
-                "being both near to and away from {label}={value} is not possible"
-            ))
-            .at("affinity"));
-        }
-        self.validate_nearness()?;
-        if let Some(spread) = &self.spread {
-            label_validate(&spread.group, spread.by.as_deref().unwrap_or("")).map_err(|e| e.at("spread"))?;
-            if spread.max_skew == Some(0) {
-                return Err(Error::invalid("max_skew must be 1 or more").at("max_skew"));
+        for (field, count, most) in [
+            ("affinity", self.affinity.len(), LABELS_MAX),
+            ("latency", self.latency.len(), TERMS_MAX),
+            ("prefer", self.prefer.len(), TERMS_MAX),
+        ] {
+            if count > most {
+                faults.add(field, format!("at most {most} {field} terms are possible"));
             }
         }
-        Ok(())
-    }
-
-    /// Refuses demands that no node can ever meet together.
-    fn validate_possible(&self) -> Result<()> {
-        let demands =
-            |anti: bool| self.affinity.iter().filter(move |term| term.required && term.anti == anti);
-        for near in demands(false) {
-            if demands(true).any(|away| (&away.label, &away.value) == (&near.label, &near.value)) {
-                return Err(Error::invalid(format!(
-                    "the constraints contradict each other: it must share a node with {0}={1} and must not",
-                    near.label, near.value
-                ))
-                .at("affinity"));
-            }
-        }
-        Ok(())
-    }
-
-    fn validate_nearness(&self) -> Result<()> {
+        self.validate_affinity(&mut faults);
         if let Some(term) = &self.area {
-            term.area().validate().map_err(|e| e.at("area"))?;
+            faults.inside("area", term.validate());
         }
-        for (field, count) in [("latency", self.latency.len()), ("prefer", self.prefer.len())] {
-            if count > TERMS_MAX {
-                return Err(
-                    Error::invalid(format!("at most {TERMS_MAX} {field} terms are possible")).at(field)
+        for (index, term) in self.latency.iter().enumerate().take(TERMS_MAX) {
+            faults.inside(&format!("latency[{index}]"), term.validate());
+        }
+        for (index, wish) in self.prefer.iter().enumerate().take(TERMS_MAX) {
+            faults.inside(&format!("prefer[{index}]"), wish.validate());
+        }
+        if let Some(spread) = &self.spread {
+            faults.inside("spread", spread.validate());
+        }
+        faults.done()
+    }
+
+    fn validate_affinity(&self, faults: &mut Faults) {
+        let demands = |anti: bool, term: &Affinity| term.required && term.anti == anti;
+        for (index, term) in self.affinity.iter().enumerate().take(LABELS_MAX) {
+            let at = format!("affinity[{index}]");
+            faults.inside(&at, label_validate(&term.label, &term.value));
+            let against = |other: &&Affinity| {
+                demands(false, other) && (&other.label, &other.value) == (&term.label, &term.value)
+            };
+            if demands(true, term) && self.affinity.iter().any(|other| against(&other)) {
+                let sentence = format!(
+                    "the constraints contradict each other: it must share a node with {0}={1} and must not",
+                    term.label, term.value
                 );
+                faults.add(&at, sentence);
             }
         }
-        for term in &self.latency {
-            let named = [&term.place, &term.workload].into_iter().flatten().collect::<Vec<_>>();
-            if named.len() != 1 || named[0].is_empty() || named[0].len() > LABEL_KEY_MAX {
-                return Err(Error::invalid("name either a place or a workload").at("latency"));
-            }
-            if term.max_ms == 0 {
-                return Err(Error::invalid("max_ms must be 1 or more").at("latency.max_ms"));
+    }
+}
+
+impl AreaTerm {
+    fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
+        faults.take(self.area().validate());
+        if self.required && self.radius_km == 0 {
+            faults.add("radius_km", "radius_km must be 1 or more: no node is inside a circle of 0 km");
+        }
+        faults.done()
+    }
+}
+
+impl LatencyTerm {
+    fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
+        let named = [&self.place, &self.workload].into_iter().flatten().collect::<Vec<_>>();
+        if named.len() != 1 || named[0].is_empty() || named[0].len() > LABEL_KEY_MAX {
+            faults.add("", "name either a place or a workload");
+        }
+        if self.max_ms == 0 {
+            faults.add("max_ms", "max_ms must be 1 or more");
+        }
+        faults.done()
+    }
+}
+
+impl Preference {
+    fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
+        let named = [&self.zone, &self.node, &self.label].into_iter().flatten().count();
+        if named != 1 || self.label.is_some() != self.value.is_some() {
+            faults.add("", "name one of zone, node, and label with its value");
+        }
+        let texts =
+            [("zone", &self.zone), ("node", &self.node), ("label", &self.label), ("value", &self.value)];
+        for (field, text) in texts {
+            if text.as_ref().is_some_and(|text| text.len() > LABEL_VALUE_MAX) {
+                faults.add(field, format!("{field} may have {LABEL_VALUE_MAX} bytes at most"));
             }
         }
-        for wish in &self.prefer {
-            let named = [&wish.zone, &wish.node, &wish.label].into_iter().flatten().count();
-            if named != 1 || wish.label.is_some() != wish.value.is_some() {
-                return Err(Error::invalid("name one of zone, node, and label with its value").at("prefer"));
-            }
-            let named = [&wish.zone, &wish.node, &wish.label, &wish.value];
-            if named.into_iter().flatten().any(|text| text.len() > LABEL_VALUE_MAX) {
-                return Err(Error::invalid(format!(
-                    "names and values may have {LABEL_VALUE_MAX} bytes at most"
-                ))
-                .at("prefer"));
-            }
-            if !(1..=100).contains(&wish.weight) {
-                return Err(Error::invalid("the weight must be 1 to 100").at("prefer.weight"));
-            }
+        if !(1..=100).contains(&self.weight) {
+            faults.add("weight", "the weight must be 1 to 100");
         }
-        Ok(())
+        faults.done()
+    }
+}
+
+impl Spread {
+    fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
+        faults.inside("group", label_validate(&self.group, ""));
+        if let Some(by) = &self.by {
+            faults.inside("by", label_validate(by, ""));
+        }
+        if self.max_skew == Some(0) {
+            faults.add("max_skew", "max_skew must be 1 or more");
+        }
+        faults.done()
     }
 }
 
@@ -237,7 +258,7 @@ fn label_validate(key: &str, value: &str) -> Result<()> {
     if key.is_empty() || key.len() > LABEL_KEY_MAX || !key.bytes().all(legal) {
         return Err(Error::invalid(format!(
             "label key '{}' is not usable: 1 to {LABEL_KEY_MAX} of letters, digits and '-_./'",
-            key.escape_debug()
+            shown(key)
         )));
     }
     if value.len() > LABEL_VALUE_MAX || value.chars().any(char::is_control) {
@@ -252,12 +273,39 @@ fn label_validate(key: &str, value: &str) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn check(constraints: &str, fields: &[&str]) {
+        let read: Constraints = serde_json::from_str(constraints).expect("reads");
+        let faults = read.validate().err().map(|error| error.faults()).unwrap_or_default();
+        let found: Vec<_> = faults.iter().map(|fault| fault.field.as_deref().expect("a field")).collect();
+        assert_eq!(found, fields, "{constraints}: {faults:?}");
+    }
+
     #[test]
     fn what_no_node_can_meet_is_refused() {
-        let term = |anti, required| Affinity { label: "app".into(), value: "db".into(), anti, required };
-        let check = |affinity: Vec<Affinity>| Constraints { affinity, ..Constraints::default() }.validate();
-        assert!(check(vec![term(false, true), term(true, false)]).is_ok(), "a wish is no demand");
-        let error = check(vec![term(false, true), term(true, true)]).expect_err("impossible");
-        assert!(error.message.contains("contradict"), "{error}");
+        let near = r#"{"label":"app","value":"db","required":true}"#;
+        let away = r#"{"label":"app","value":"db","anti":true,"required":true}"#;
+        let wish = r#"{"label":"app","value":"db","anti":true}"#;
+        check(&format!(r#"{{"affinity":[{near},{wish}]}}"#), &[]);
+        check(&format!(r#"{{"affinity":[{near},{away}]}}"#), &["affinity[1]"]);
+        check(r#"{"area":{"latitude":1,"longitude":1,"radius_km":0}}"#, &["area.radius_km"]);
+        check(r#"{"area":{"latitude":1,"longitude":1,"radius_km":0,"required":false}}"#, &[]);
+        check(r#"{"spread":{"group":"a","max_skew":0}}"#, &["spread.max_skew"]);
+    }
+
+    #[test]
+    fn every_fault_is_told() {
+        check(
+            r#"{"zone":"","latency":[{"place":"a","max_ms":1},{"max_ms":0}],
+                "prefer":[{"zone":"a","node":"b","weight":0}],"spread":{"group":"a b","by":"","max_skew":1}}"#,
+            &[
+                "zone",
+                "latency[1]",
+                "latency[1].max_ms",
+                "prefer[0]",
+                "prefer[0].weight",
+                "spread.group",
+                "spread.by",
+            ],
+        );
     }
 }

@@ -3,7 +3,7 @@
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::time::Timestamp;
 use crate::workload::SCHEDULE_BYTES_MAX;
 
@@ -47,7 +47,7 @@ impl Schedule {
         let zone = match zone {
             None => TimeZone::UTC,
             Some(name) => TimeZone::get(name).map_err(|error| {
-                Error::invalid(format!("'{}' is not a time zone of this machine", name.escape_debug()))
+                Error::invalid(format!("'{}' is not a time zone of this machine", shown(name)))
                     .hint("write it as in the time zone database, such as Europe/Berlin")
                     .because(error)
                     .at("time_zone")
@@ -162,7 +162,7 @@ impl Field {
             Some(value) if (self.min..=self.max).contains(&value) => Ok(value),
             _ => Err(format!(
                 "'{}' is not a {}: expected {} to {}",
-                text.escape_debug(),
+                shown(text),
                 self.what,
                 self.min,
                 self.max
@@ -172,8 +172,7 @@ impl Field {
 }
 
 fn wrong(text: &str, why: &str) -> Error {
-    let shown: String = text.chars().take(SCHEDULE_BYTES_MAX).collect();
-    Error::invalid(format!("'{}' is not a schedule: {why}", shown.escape_debug()))
+    Error::invalid(format!("'{}' is not a schedule: {why}", shown(text)))
         .hint("five fields: minute, hour, day of month, month, day of week; such as '*/5 * * * *'")
         .at("schedule")
 }

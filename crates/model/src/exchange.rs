@@ -43,6 +43,17 @@ pub struct RevisionedSet<T> {
 
 pub type Desired = RevisionedSet<Assignment>;
 
+/// Where the children of a parent come to, as it is told to those who join.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Doorway {
+    /// By HTTPS.
+    #[serde(default)]
+    pub urls: Vec<String>,
+    /// `host:port` of the broker, where there is one.
+    #[serde(default)]
+    pub broker: Option<String>,
+}
+
 /// What should be done with an instance that is placed here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -201,9 +212,15 @@ pub struct ObservedInstance {
     /// Times its process was started again.
     #[serde(default)]
     pub restarts: u64,
+    /// It ended, and its restart policy does not start it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finished: bool,
     /// The holder has no room or no right node for it and asks its parent to look elsewhere.
     #[serde(default)]
     pub refused: bool,
+    /// It should leave its node, and no other node here has room: it runs on until the parent takes it elsewhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handed_up: bool,
     /// The latest events, oldest first; numbered, so that a reader takes each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<InstanceEvent>,
@@ -225,9 +242,20 @@ impl ObservedInstance {
             started_at: None,
             health: None,
             restarts: 0,
+            finished: false,
             refused: false,
+            handed_up: false,
             events: Vec::new(),
             explanation: None,
+        }
+    }
+
+    /// Whether it needs neither processor nor memory until something new is asked of it.
+    pub fn rests(&self, asked: Run) -> bool {
+        match asked {
+            Run::Running => self.phase == Phase::Exited && self.finished,
+            Run::Stopped => self.phase == Phase::Stopped,
+            Run::Gone => false,
         }
     }
 }
@@ -301,6 +329,14 @@ pub struct InstanceUsage {
     pub memory_bytes: u64,
 }
 
+/// An instance that is still on a place that empties, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Remaining {
+    pub id: InstanceId,
+    pub name: Name,
+    pub why: String,
+}
+
 /// A node as its zone sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
@@ -310,11 +346,17 @@ pub struct NodeReport {
     pub last_seen: Timestamp,
     pub reserved: Resources,
     pub instances: u64,
+    /// Those of them that are stopped or ended for good.
+    #[serde(default)]
+    pub resting: u64,
     #[serde(default)]
     pub mode: PlaceMode,
     /// Of a node that empties: why what is left is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
+    /// The same, one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<Remaining>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<crate::health::Usage>,
     /// How far its clock is ahead of the zone's, in milliseconds.

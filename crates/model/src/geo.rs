@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::error::{Error, Result};
+use crate::error::{Faults, Result};
 
 const EARTH_RADIUS_KM: f64 = 6371.0;
 /// Half of the earth's circumference: an area this wide is everywhere.
@@ -59,16 +59,17 @@ pub struct Area {
 
 impl Area {
     pub fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
         if self.latitude.get().abs() > 90.0 {
-            return Err(Error::invalid("latitude must be -90 to 90 degrees").at("latitude"));
+            faults.add("latitude", "latitude must be -90 to 90 degrees");
         }
         if self.longitude.get().abs() > 180.0 {
-            return Err(Error::invalid("longitude must be -180 to 180 degrees").at("longitude"));
+            faults.add("longitude", "longitude must be -180 to 180 degrees");
         }
         if self.radius_km > RADIUS_KM_MAX {
-            return Err(Error::invalid(format!("radius_km must be at most {RADIUS_KM_MAX}")).at("radius_km"));
+            faults.add("radius_km", format!("radius_km must be at most {RADIUS_KM_MAX}"));
         }
-        Ok(())
+        faults.done()
     }
 
     /// Between the two centres, along the great circle.

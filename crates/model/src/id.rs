@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
+use crate::error::{Error, shown};
 
 /// How many hex digits follow the prefix (the width AWS clients expect).
 const DIGITS: usize = 17;
@@ -52,7 +52,7 @@ macro_rules! typed_id {
                     }
                     _ => Err(Error::invalid(format!(
                         "'{}' is not an id of this kind: expected '{}-' and {} hex digits",
-                        text.escape_debug(), $prefix, DIGITS
+                        shown(text), $prefix, DIGITS
                     ))),
                 }
             }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::constraint::{Constraints, Labels, labels_validate};
-use crate::error::{Error, Result};
+use crate::error::{Faults, Result, shown};
 use crate::quantity::{Bytes, Cpu};
 use crate::resources::{GPU_WHOLE_MILLI, GpuAsk, Resources, RuntimeKind};
 
@@ -207,124 +207,138 @@ impl InstanceSpec {
 
     /// Checks everything that can be checked without looking anything up.
     pub fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
         if self.image.is_empty() || self.image.len() > 255 {
-            return Err(Error::invalid("the image must be named, with at most 255 bytes").at("image"));
+            faults.add("image", "the image must be named, with at most 255 bytes");
         }
-        self.validate_process()?;
-        self.validate_amounts()?;
+        self.validate_process(&mut faults);
+        self.validate_amounts(&mut faults);
+        if let Some(gpu) = &self.gpu {
+            faults.inside("gpu", gpu.validate());
+        }
         if let Some(health) = &self.health {
-            health.validate().map_err(|e| e.at("health"))?;
+            faults.inside("health", health.validate());
         }
-        labels_validate(&self.labels).map_err(|e| e.at("labels"))?;
+        faults.inside("labels", labels_validate(&self.labels));
         if !(-PRIORITY_MAX..=PRIORITY_MAX).contains(&self.priority) {
-            return Err(Error::invalid(format!("the priority must be -{PRIORITY_MAX} to {PRIORITY_MAX}"))
-                .at("priority"));
+            faults.add("priority", format!("the priority must be -{PRIORITY_MAX} to {PRIORITY_MAX}"));
         }
-        self.constraints.validate().map_err(|e| e.at("constraints"))
+        faults.inside("constraints", self.constraints.validate());
+        faults.done()
     }
 
-    fn validate_process(&self) -> Result<()> {
+    fn validate_process(&self, faults: &mut Faults) {
         let bytes: usize = self.command.iter().map(String::len).sum();
         if self.command.len() > COMMAND_WORDS_MAX || bytes > COMMAND_BYTES_MAX {
-            return Err(Error::invalid(format!(
+            let sentence = format!(
                 "the command may have {COMMAND_WORDS_MAX} words and {COMMAND_BYTES_MAX} bytes at most"
-            ))
-            .at("command"));
+            );
+            faults.add("command", sentence);
         }
         if self.command.iter().any(|word| word.contains('\0'))
             || self.command.first().is_some_and(String::is_empty)
         {
-            return Err(
-                Error::invalid("the command has an empty first word or a NUL byte in it").at("command")
-            );
+            faults.add("command", "the command has an empty first word or a NUL byte in it");
         }
         let bytes: usize = self.env.iter().map(|(k, v)| k.len() + v.len()).sum();
         if self.env.len() > ENV_MAX || bytes > ENV_BYTES_MAX {
-            return Err(Error::invalid(format!(
-                "the environment may have {ENV_MAX} variables and {ENV_BYTES_MAX} bytes at most"
-            ))
-            .at("env"));
+            let sentence =
+                format!("the environment may have {ENV_MAX} variables and {ENV_BYTES_MAX} bytes at most");
+            faults.add("env", sentence);
         }
         for (key, value) in &self.env {
             if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
-                return Err(Error::invalid(format!(
+                let sentence = format!(
                     "'{}' is not usable as an environment variable: the name must not be empty nor hold '=' or NUL",
-                    key.escape_debug()
-                ))
-                .at("env"));
+                    shown(key)
+                );
+                faults.add("env", sentence);
             }
         }
         for (field, text) in [("user", &self.user), ("workdir", &self.workdir)] {
             if text.as_ref().is_some_and(|t| t.is_empty() || t.len() > 4096 || t.contains('\0')) {
-                return Err(Error::invalid(format!("{field} must be 1 to 4096 bytes without NUL")).at(field));
+                faults.add(field, format!("{field} must be 1 to 4096 bytes without NUL"));
             }
         }
-        if self.workdir.as_ref().is_some_and(|dir| !dir.starts_with('/')) {
-            return Err(Error::invalid("workdir must be an absolute path").at("workdir"));
+        let workdir = self.workdir.as_deref().filter(|dir| !dir.is_empty());
+        if workdir.is_some_and(|dir| !dir.starts_with('/')) {
+            faults.add("workdir", "workdir must be an absolute path");
         }
-        if self.workdir.as_ref().is_some_and(|dir| dir.split('/').any(|part| part == "..")) {
-            return Err(Error::invalid("workdir must not have '..' in it").at("workdir"));
+        if workdir.is_some_and(|dir| dir.split('/').any(|part| part == "..")) {
+            faults.add("workdir", "workdir must not have '..' in it");
         }
-        Ok(())
     }
 
-    fn validate_amounts(&self) -> Result<()> {
+    fn validate_amounts(&self, faults: &mut Faults) {
         if self.cpu < CPU_MIN {
-            return Err(Error::invalid(format!("cpu must be {CPU_MIN} or more")).at("cpu"));
+            faults.add("cpu", format!("cpu must be {CPU_MIN} or more"));
         }
         if self.memory < MEMORY_MIN {
-            return Err(Error::invalid(format!("memory must be {MEMORY_MIN} or more")).at("memory"));
+            faults.add("memory", format!("memory must be {MEMORY_MIN} or more"));
         }
         if self.pids == 0 || self.pids > PIDS_MAX {
-            return Err(Error::invalid(format!("pids must be 1 to {PIDS_MAX}")).at("pids"));
+            faults.add("pids", format!("pids must be 1 to {PIDS_MAX}"));
         }
-        let Some(gpu) = &self.gpu else { return Ok(()) };
-        if gpu.count == 0 || gpu.count > GPUS_MAX {
-            return Err(Error::invalid(format!("gpu.count must be 1 to {GPUS_MAX}")).at("gpu"));
+    }
+}
+
+impl GpuAsk {
+    fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
+        if self.count == 0 || self.count > GPUS_MAX {
+            faults.add("count", format!("count must be 1 to {GPUS_MAX}"));
         }
-        let share = (1..GPU_WHOLE_MILLI).contains(&gpu.milli);
-        if gpu.milli != GPU_WHOLE_MILLI && !(share && gpu.count == 1) {
-            return Err(Error::invalid(
-                "gpu.milli must be 1000 for whole GPUs, or 1 to 999 with a count of 1 for a share of one",
-            )
-            .at("gpu"));
+        let share = (1..GPU_WHOLE_MILLI).contains(&self.milli);
+        if self.milli != GPU_WHOLE_MILLI && !(share && self.count == 1) {
+            let sentence =
+                "milli must be 1000 for whole GPUs, or 1 to 999 with a count of 1 for a share of one";
+            faults.add("milli", sentence);
         }
-        Ok(())
+        faults.done()
     }
 }
 
 impl HealthCheck {
     fn validate(&self) -> Result<()> {
-        let in_range =
-            (100..=3_600_000).contains(&self.interval_ms) && (10..=600_000).contains(&self.timeout_ms);
-        if !in_range || self.retries == 0 || self.retries > 100 || self.grace_ms > 3_600_000 {
-            return Err(Error::invalid(
-                "interval_ms must be 100 to 3600000, timeout_ms 10 to 600000, retries 1 to 100 and grace_ms up to 3600000",
-            ));
+        let mut faults = Faults::default();
+        for (field, number, min, max) in [
+            ("interval_ms", self.interval_ms, 100, 3_600_000),
+            ("timeout_ms", self.timeout_ms, 10, 600_000),
+            ("retries", u64::from(self.retries), 1, 100),
+            ("grace_ms", self.grace_ms, 0, 3_600_000),
+        ] {
+            if !(min..=max).contains(&number) {
+                faults.add(field, format!("{field} must be {min} to {max}"));
+            }
         }
+        self.validate_probe(&mut faults);
+        faults.done()
+    }
+
+    fn validate_probe(&self, faults: &mut Faults) {
         match &self.probe {
             HealthProbe::Command(words)
                 if words.is_empty()
                     || words.len() > COMMAND_WORDS_MAX
                     || words.iter().map(String::len).sum::<usize>() > COMMAND_BYTES_MAX =>
             {
-                Err(Error::invalid(format!(
+                let sentence = format!(
                     "the health command must have 1 to {COMMAND_WORDS_MAX} words and {COMMAND_BYTES_MAX} bytes at most"
-                ))
-                .at("probe"))
+                );
+                faults.add("probe.command", sentence);
             }
-            HealthProbe::Tcp { port: 0 } | HealthProbe::Http { port: 0, .. } => {
-                Err(Error::invalid("the port must be 1 to 65535").at("probe"))
+            HealthProbe::Tcp { port: 0 } => faults.add("probe.tcp.port", "the port must be 1 to 65535"),
+            HealthProbe::Http { port, path } => {
+                if *port == 0 {
+                    faults.add("probe.http.port", "the port must be 1 to 65535");
+                }
+                let odd = |c: char| c.is_control() || c == ' ';
+                if !path.starts_with('/') || path.len() > 2048 || path.chars().any(odd) {
+                    let sentence = "the path must begin with '/' and hold no space or control character";
+                    faults.add("probe.http.path", sentence);
+                }
             }
-            HealthProbe::Http { path, .. }
-                if !path.starts_with('/')
-                    || path.len() > 2048
-                    || path.chars().any(|c| c.is_control() || c == ' ') =>
-            {
-                Err(Error::invalid("the path must begin with '/' and hold no space or control character")
-                    .at("probe"))
-            }
-            _ => Ok(()),
+            HealthProbe::Command(_) | HealthProbe::Tcp { .. } => {}
         }
     }
 }
@@ -352,7 +366,7 @@ mod tests {
         check(|s| s.memory = Bytes(1), Some("memory"));
         check(|s| s.cpu = Cpu(0), Some("cpu"));
         check(|s| s.pids = 0, Some("pids"));
-        check(|s| s.gpu = Some(GpuAsk { count: 2, milli: 500, models: vec![] }), Some("gpu"));
+        check(|s| s.gpu = Some(GpuAsk { count: 2, milli: 500, models: vec![] }), Some("gpu.milli"));
         check(|s| s.gpu = Some(GpuAsk { count: 1, milli: 500, models: vec![] }), None);
         check(|s| drop(s.labels.insert("bad key".into(), "x".into())), Some("labels"));
     }

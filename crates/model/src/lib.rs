@@ -27,7 +27,7 @@ pub mod time;
 pub mod workload;
 
 pub use constraint::{Affinity, AreaTerm, Constraints, LatencyTerm, Preference, Spread};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Fault, Faults, Result, shown};
 pub use exchange::{
     Assignment, Desired, Facts, Group, Observed, ObservedInstance, PlaceMode, RevisionedSet, Run,
 };

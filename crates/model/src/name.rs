@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
+use crate::error::{Error, shown};
 
 /// Longest name, so that it fits one DNS label.
 pub const NAME_MAX: usize = 63;
@@ -35,10 +35,9 @@ impl FromStr for Name {
         if fits {
             return Ok(Self(text.into()));
         }
-        let shown: String = text.chars().take(NAME_MAX + 1).collect();
         Err(Error::invalid(format!(
             "'{}' is not a name: use 1 to {NAME_MAX} lower-case letters, digits and '-', not beginning or ending with '-'",
-            shown.escape_debug()
+            shown(text)
         ))
         .at("name"))
     }

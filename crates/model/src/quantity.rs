@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
+use crate::error::{Error, shown};
 
 /// CPU in thousandths of a core. Written `0.5`, `2` or `500m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, utoipa::ToSchema)]
@@ -82,7 +82,7 @@ impl FromStr for Cpu {
             Some(m) if m <= CPU_MAX_MILLI => Ok(Self(m)),
             _ => Err(Error::invalid(format!(
                 "'{}' is not an amount of CPU: write cores such as 0.5 or 2, or thousandths such as 500m",
-                text.escape_debug()
+                shown(text)
             ))),
         }
     }
@@ -100,7 +100,7 @@ impl FromStr for Bytes {
             Some(bytes) if bytes <= BYTES_MAX => Ok(Self(bytes)),
             _ => Err(Error::invalid(format!(
                 "'{}' is not a size: write bytes with a unit, such as 64MiB, 2GiB or 500MB",
-                text.escape_debug()
+                shown(text)
             ))),
         }
     }

@@ -4,13 +4,16 @@
 //! and when. Each change of the template is a new *revision*; the [`UpdatePolicy`] says how
 //! instances of the old one give way to the new.
 
+mod mode;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Faults, Result, shown};
 use crate::instance::{InstanceSpec, RestartPolicy};
+use crate::name::Name;
 
 pub const REPLICAS_MAX: u32 = 100_000;
 pub const RETRIES_MAX: u32 = 1_000;
@@ -40,7 +43,7 @@ pub struct WorkloadSpec {
 }
 
 /// How many instances there are, and when.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Mode {
     /// Always so many.
@@ -251,26 +254,55 @@ impl WorkloadSpec {
         }
     }
 
-    /// Checks everything that can be checked without looking anything up. The schedule of a cron
-    /// workload is checked by [`crate::cron::Schedule`].
+    /// Checks everything that can be checked without looking anything up.
     pub fn validate(&self) -> Result<()> {
-        self.instance.validate().map_err(|e| e.at("instance"))?;
-        self.validate_mode().map_err(|e| e.at("mode"))?;
-        self.validate_possible()?;
-        self.update.validate().map_err(|e| e.at("update"))?;
-        match (&self.autoscale, &self.mode) {
-            (None, _) => Ok(()),
-            (Some(scale), Mode::Service { .. }) => scale.validate().map_err(|e| e.at("autoscale")),
-            (Some(_), mode) => Err(Error::invalid(format!(
-                "only a service can be scaled by itself; this is of kind {}",
-                mode.word()
-            ))
-            .at("autoscale")),
+        let mut faults = Faults::default();
+        faults.inside("instance", self.instance.validate());
+        faults.inside("mode", self.mode.validate());
+        if self.mode.run().is_some() && self.instance.restart == RestartPolicy::Always {
+            faults.take(Err(Error::invalid("what always restarts never ends, so this can never be done")
+                .hint("set instance.restart to never or on-failure")
+                .at("instance.restart")));
         }
+        self.validate_possible(&mut faults);
+        faults.inside("update", self.update.validate());
+        match (&self.autoscale, &self.mode) {
+            (None, _) => {}
+            (Some(scale), Mode::Service { .. }) => faults.inside("autoscale", scale.validate()),
+            (Some(_), mode) => {
+                let kind = mode.word();
+                faults.add(
+                    "autoscale",
+                    format!("only a service can be scaled by itself; this is of kind {kind}"),
+                );
+            }
+        }
+        faults.done()
     }
 
-    /// Several instances that keep off each other's nodes do not fit on one node.
-    fn validate_possible(&self) -> Result<()> {
+    /// The same together with the name that it is asked for under; fields are `name` and `spec`.
+    pub fn validate_as(&self, name: &Name) -> Result<()> {
+        let mut faults = Faults::default();
+        faults.inside("name", workload_name_validate(name));
+        faults.inside("spec", self.validate_for(name));
+        faults.done()
+    }
+
+    /// The spec alone, for a workload of this name.
+    pub fn validate_for(&self, name: &Name) -> Result<()> {
+        let mut faults = Faults::default();
+        faults.take(self.validate());
+        for (index, term) in self.instance.constraints.latency.iter().enumerate() {
+            if term.required && term.workload.as_deref() == Some(name.as_str()) {
+                let sentence = "this is the workload itself, and its first instance has none to be near to";
+                faults.add(&format!("instance.constraints.latency[{index}].workload"), sentence);
+            }
+        }
+        faults.done()
+    }
+
+    /// Refuses what several instances can never meet together.
+    fn validate_possible(&self, faults: &mut Faults) {
         let (instance, place) = (&self.instance, &self.instance.constraints);
         let several = match (&self.mode, &self.autoscale) {
             (Mode::Service { replicas }, scale) => {
@@ -279,93 +311,121 @@ impl WorkloadSpec {
             (Mode::Once { run } | Mode::Cron { run, .. }, _) => run.parallelism > 1,
             (Mode::Daemon, _) => false,
         };
-        let apart = place
-            .affinity
-            .iter()
-            .any(|term| term.anti && term.required && instance.labels.get(&term.label) == Some(&term.value));
-        match &place.node {
-            Some(node) if several && apart => Err(Error::invalid(format!(
-                "the constraints contradict each other: all instances must be on node '{node}', and no two on one node"
-            ))
-            .at("instance.constraints.node")),
-            _ => Ok(()),
+        let demand = |anti: bool| {
+            place.affinity.iter().any(|term| {
+                term.required && term.anti == anti && instance.labels.get(&term.label) == Some(&term.value)
+            })
+        };
+        if let Some(node) = place.node.as_ref().filter(|_| several && demand(true)) {
+            let sentence = format!(
+                "the constraints contradict each other: all instances must be on node '{}', and no two on one node",
+                shown(node)
+            );
+            faults.add("instance.constraints.node", sentence);
+        }
+        let apart =
+            place.spread.as_ref().is_some_and(|spread| spread.by.is_none() && spread.max_skew.is_some());
+        if several && apart && place.node.is_none() && demand(false) {
+            let sentence = "the constraints contradict each other: all instances must share a node, and be spread over nodes";
+            faults.add("instance.constraints.spread", sentence);
         }
     }
+}
 
-    fn validate_mode(&self) -> Result<()> {
-        if let Mode::Service { replicas } = self.mode
-            && replicas > REPLICAS_MAX
+impl Mode {
+    fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
+        if let Self::Service { replicas } = self
+            && *replicas > REPLICAS_MAX
         {
-            return Err(
-                Error::invalid(format!("at most {REPLICAS_MAX} replicas are possible")).at("replicas")
-            );
+            faults.add("replicas", format!("at most {REPLICAS_MAX} replicas are possible"));
         }
-        if let Mode::Cron { schedule, time_zone, keep, .. } = &self.mode {
+        if let Self::Cron { schedule, time_zone, keep, .. } = self {
             if *keep > KEEP_MAX {
-                return Err(Error::invalid(format!("at most {KEEP_MAX} ended runs can be kept")).at("keep"));
+                faults.add("keep", format!("at most {KEEP_MAX} ended runs can be kept"));
             }
-            crate::cron::Schedule::parse(schedule, time_zone.as_deref())?;
+            faults.take(crate::cron::Schedule::parse(schedule, time_zone.as_deref()).map(drop));
         }
-        let Some(run) = self.mode.run() else { return Ok(()) };
-        if self.instance.restart == RestartPolicy::Always {
-            return Err(Error::invalid("what always restarts never ends, so this can never be done")
-                .hint("set instance.restart to never or on-failure")
-                .at("instance.restart"));
+        if let Some(run) = self.run() {
+            faults.take(run.validate());
         }
-        if !(1..=REPLICAS_MAX).contains(&run.completions) || !(1..=REPLICAS_MAX).contains(&run.parallelism) {
-            return Err(Error::invalid(format!("completions and parallelism must be 1 to {REPLICAS_MAX}"))
-                .at("completions"));
+        faults.done()
+    }
+}
+
+impl RunPolicy {
+    fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
+        for (field, number) in [("completions", self.completions), ("parallelism", self.parallelism)] {
+            if !(1..=REPLICAS_MAX).contains(&number) {
+                faults.add(field, format!("{field} must be 1 to {REPLICAS_MAX}"));
+            }
         }
-        if run.retries > RETRIES_MAX {
-            return Err(Error::invalid(format!("at most {RETRIES_MAX} retries are possible")).at("retries"));
+        if self.retries > RETRIES_MAX {
+            faults.add("retries", format!("at most {RETRIES_MAX} retries are possible"));
         }
-        wait_validate("deadline_ms", run.deadline_ms.unwrap_or(1), 1)
+        faults.take(wait_validate("deadline_ms", self.deadline_ms.unwrap_or(1), 1));
+        faults.done()
     }
 }
 
 impl UpdatePolicy {
     fn validate(&self) -> Result<()> {
+        let mut faults = Faults::default();
         if self.max_surge.is_zero() && self.max_unavailable.is_zero() {
-            return Err(Error::invalid(
-                "max_surge and max_unavailable are both zero, so nothing could ever be replaced",
-            )
-            .at("max_unavailable"));
+            let sentence = "max_surge and max_unavailable are both zero, so nothing could ever be replaced";
+            faults.add("max_unavailable", sentence);
         }
-        wait_validate("healthy_ms", self.healthy_ms, 0)?;
-        wait_validate("deadline_ms", self.deadline_ms, 1)?;
-        if self.deadline_ms <= self.healthy_ms {
-            return Err(Error::invalid("deadline_ms must be longer than healthy_ms").at("deadline_ms"));
+        faults.take(wait_validate("healthy_ms", self.healthy_ms, 0));
+        faults.take(wait_validate("deadline_ms", self.deadline_ms, 1));
+        if (1..=self.healthy_ms).contains(&self.deadline_ms) {
+            faults.add("deadline_ms", "deadline_ms must be longer than healthy_ms");
         }
-        let Some(canary) = &self.canary else { return Ok(()) };
-        if canary.instances.is_zero() {
-            return Err(Error::invalid("a canary needs at least one instance").at("canary.instances"));
+        if let Some(canary) = &self.canary {
+            if canary.instances.is_zero() {
+                faults.add("canary.instances", "a canary needs at least one instance");
+            }
+            faults.inside("canary", wait_validate("hold_ms", canary.hold_ms.unwrap_or(0), 0));
         }
-        wait_validate("canary.hold_ms", canary.hold_ms.unwrap_or(0), 0)
+        faults.done()
     }
 }
 
 impl Autoscale {
     fn validate(&self) -> Result<()> {
-        if self.min == 0 || self.min > self.max || self.max > REPLICAS_MAX {
-            return Err(Error::invalid(format!(
-                "min must be 1 or more and at most max, max at most {REPLICAS_MAX}"
-            ))
-            .at("min"));
+        let mut faults = Faults::default();
+        if self.min == 0 {
+            faults.add("min", "min must be 1 or more");
+        }
+        if self.max > REPLICAS_MAX {
+            faults.add("max", format!("max must be at most {REPLICAS_MAX}"));
+        }
+        if self.min > self.max {
+            faults.add("max", "max must not be less than min");
         }
         let targets = [("cpu_percent", self.cpu_percent), ("memory_percent", self.memory_percent)];
         if targets.iter().all(|(_, target)| target.is_none()) {
-            return Err(
-                Error::invalid("a target is needed: cpu_percent, memory_percent or both").at("cpu_percent")
-            );
+            faults.add("cpu_percent", "a target is needed: cpu_percent, memory_percent or both");
         }
         for (field, target) in targets {
             if target.is_some_and(|percent| !(1..=1000).contains(&percent)) {
-                return Err(Error::invalid(format!("{field} must be 1 to 1000")).at(field));
+                faults.add(field, format!("{field} must be 1 to 1000"));
             }
         }
-        wait_validate("up_after_ms", self.up_after_ms, 0)?;
-        wait_validate("down_after_ms", self.down_after_ms, 0)
+        faults.take(wait_validate("up_after_ms", self.up_after_ms, 0));
+        faults.take(wait_validate("down_after_ms", self.down_after_ms, 0));
+        faults.done()
     }
+}
+
+/// Whether the instances of a workload of this name can be named.
+pub fn workload_name_validate(name: &Name) -> Result<()> {
+    if name.as_str().len() <= WORKLOAD_NAME_MAX {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the name of a workload has at most {WORKLOAD_NAME_MAX} characters, because those of its instances are longer"
+    )))
 }
 
 fn wait_validate(field: &str, ms: u64, min: u64) -> Result<()> {
@@ -397,7 +457,7 @@ impl FromStr for Amount {
         let wrong = || {
             Error::invalid(format!(
                 "'{}' is not a number of instances: write a number such as 2, or a share such as 25%",
-                text.escape_debug()
+                shown(text)
             ))
         };
         match text.strip_suffix('%') {
@@ -432,17 +492,20 @@ impl Serialize for Amount {
 
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(u64),
-            Text(String),
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Amount;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of instances such as 2, or a share such as \"25%\"")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Amount, E> {
+                text.parse().map_err(E::custom)
+            }
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> std::result::Result<Amount, E> {
+                number.to_string().parse().map_err(E::custom)
+            }
         }
-        let text = match Written::deserialize(deserializer)? {
-            Written::Number(number) => number.to_string(),
-            Written::Text(text) => text,
-        };
-        text.parse().map_err(|error: Error| serde::de::Error::custom(error.message))
+        deserializer.deserialize_any(Visitor)
     }
 }
 
@@ -561,5 +624,57 @@ mod tests {
         assert!(matches!(mode, Mode::Cron { keep: 3, overlap: Overlap::Skip, .. }));
         let mode: Mode = serde_json::from_str(r#"{"kind":"service"}"#).expect("reads");
         assert_eq!(mode, Mode::Service { replicas: 1 });
+        let wrong = |text: &str| serde_json::from_str::<Mode>(text).expect_err("refused").to_string();
+        assert!(wrong(r#"{"kind":"daemon","replicas":2}"#).contains("unknown field `replicas`"));
+        assert!(wrong(r#"{"kind":"cron"}"#).contains("missing field `schedule`"));
+        for kind in ["service", "daemon", "once"] {
+            let mode: Mode = serde_json::from_value(serde_json::json!({ "kind": kind })).expect("reads");
+            let back = serde_json::from_value(serde_json::to_value(&mode).expect("writes"));
+            assert_eq!(back.ok(), Some(mode));
+        }
+    }
+
+    #[test]
+    fn every_fault_is_told_under_its_own_name() {
+        let spec: WorkloadSpec = serde_json::from_value(serde_json::json!({
+            "instance": {"image": "", "cpu": 0, "constraints": {"latency": [{"workload": "web", "max_ms": 5}]}},
+            "mode": {"kind": "cron", "schedule": "* *", "keep": 1000, "parallelism": 0},
+            "update": {"healthy_ms": 10, "deadline_ms": 5, "canary": {"instances": 0}},
+            "autoscale": {"min": 2, "max": 1, "cpu_percent": 50}
+        }))
+        .expect("reads");
+        let faults = spec.validate_as(&"web".parse().expect("a name")).expect_err("wrong").faults();
+        let fields: Vec<_> = faults.iter().filter_map(|fault| fault.field.as_deref()).collect();
+        assert_eq!(
+            fields,
+            [
+                "spec.instance.image",
+                "spec.instance.cpu",
+                "spec.mode.keep",
+                "spec.mode.schedule",
+                "spec.mode.parallelism",
+                "spec.instance.restart",
+                "spec.update.deadline_ms",
+                "spec.update.canary.instances",
+                "spec.autoscale",
+                "spec.instance.constraints.latency[0].workload",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_shares_a_node_is_not_spread_over_nodes() {
+        let spec = |replicas: u32| -> WorkloadSpec {
+            serde_json::from_value(serde_json::json!({
+                "instance": {"image": "a", "labels": {"app": "db"}, "constraints": {
+                    "affinity": [{"label": "app", "value": "db", "required": true}],
+                    "spread": {"group": "db", "max_skew": 1}}},
+                "mode": {"kind": "service", "replicas": replicas}
+            }))
+            .expect("reads")
+        };
+        assert!(spec(1).validate().is_ok(), "one fits");
+        let error = spec(2).validate().expect_err("two do not");
+        assert_eq!(error.field.as_deref(), Some("instance.constraints.spread"));
     }
 }

@@ -6,7 +6,7 @@ use api::{
     Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, ObjectStore,
     Page, PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport, S3Session, Tenant, TenantCreate, Token,
     TokenCreate, TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate,
-    WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, Zone,
+    WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, Zone, ZoneHosts,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -469,6 +469,10 @@ fn place_routes() -> Vec<Route> {
             .says("Opens, cordons or drains a zone")
             .takes::<PlaceModeSet>()
             .gives::<Zone>(200),
+        route(Post, "/v1/zones/{name}/hosts", "zone_hosts", OPERATOR, place::zone_hosts)
+            .says("Lets the listeners of a zone have these names and addresses too")
+            .takes::<ZoneHosts>()
+            .gives::<Zone>(200),
         route(Delete, "/v1/zones/{name}", "zone_remove", OPERATOR, place::zone_remove)
             .says("Removes a zone for good; what it held is placed elsewhere")
             .params(&["force"])
@@ -506,7 +510,7 @@ fn place_routes() -> Vec<Route> {
             .says("How the platform itself is: every check with its light, worst first")
             .gives::<PlatformHealth>(200),
         route(Post, "/v1/enrolments", "enrolment_create", OPERATOR, place::enrolment_create)
-            .says("Makes a one-time token for a new zone, node or provisioner")
+            .says("Makes a one-time token for a new zone or node, and says where it joins")
             .takes::<EnrolmentCreate>()
             .gives::<Enrolment>(201),
     ]

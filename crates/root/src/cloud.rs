@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Error, Name, Result, TenantId, Timestamp};
+use model::{Error, Name, Result, TenantId, Timestamp, shown};
 use work::SharedClock;
 
 use crate::auth::{MasterKey, Passwords, Principal, RateLimit};
@@ -140,8 +140,9 @@ impl Caller {
                 .filter(|found| principal.is_operator() || found.id == principal.tenant),
         };
         let Some(found) = found else {
-            return Err(Error::not_found(format!("tenant '{}'", tenant.unwrap_or_default().escape_debug()))
-                .at("tenant"));
+            return Err(
+                Error::not_found(format!("tenant '{}'", shown(tenant.unwrap_or_default()))).at("tenant")
+            );
         };
         Ok(Self { tenant: found.id.clone(), tenant_name: found.name.clone(), principal, all_tenants })
     }

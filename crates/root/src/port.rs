@@ -3,14 +3,15 @@
 
 use futures::future::BoxFuture;
 use link::ByteStream;
-use model::exchange::{Ask, NodeReport};
+use model::exchange::{Ask, Doorway, NodeReport};
 use model::{Error, InstanceId, Result, Timestamp, ZoneId};
 
-/// A one-time token with which a zone, node or provisioner enrols.
+/// A one-time token with which a zone or node enrols, and where it goes with it.
 #[derive(Debug, Clone)]
 pub struct Enrolled {
     pub token: String,
     pub expires_at: Timestamp,
+    pub doorway: Doorway,
 }
 
 /// The tree of zones below root.
@@ -27,6 +28,11 @@ pub trait Tree: Send + Sync + 'static {
     fn zone_last_seen(&self, zone: &ZoneId) -> Option<Timestamp> {
         let _ = zone;
         None
+    }
+
+    /// Whether the lease of a zone lapsed; one that was not heard yet since root started has one.
+    fn zone_lapsed(&self, zone: &ZoneId) -> bool {
+        !self.zone_live(zone)
     }
 
     /// The zone as the tree sees it; nothing until it said who it is.
@@ -57,9 +63,16 @@ pub trait Tree: Send + Sync + 'static {
         false
     }
 
-    /// Makes a one-time token for a newcomer of this role; a node joins `zone`.
-    fn enroll(&self, role: api::EnrolRole, zone: Option<ZoneId>) -> BoxFuture<'_, Result<Enrolled>> {
-        let _ = (role, zone);
+    /// Whether two processes spoke with the identity of a zone of late, in turns.
+    fn zone_twins(&self, zone: &ZoneId) -> bool {
+        let _ = zone;
+        false
+    }
+
+    /// Makes a one-time token: for a node that joins `zone`, or else for a zone, which may then have `hosts` as
+    /// names of its listeners whoever else has them.
+    fn enroll(&self, zone: Option<ZoneId>, hosts: Vec<String>) -> BoxFuture<'_, Result<Enrolled>> {
+        let _ = (zone, hosts);
         Box::pin(async { Err(Error::unavailable("this root does not enrol")) })
     }
 }

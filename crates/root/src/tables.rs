@@ -159,6 +159,12 @@ pub struct ZoneRecord {
     /// Of a zone that empties: also what would rather wait moves.
     #[serde(default)]
     pub forced: bool,
+    /// Names and addresses of its listeners, as it joined with them.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Those that an operator allowed, whoever else has them.
+    #[serde(default)]
+    pub granted: Vec<String>,
 }
 
 /// A zone that is never let in again.
@@ -415,6 +421,9 @@ pub struct ServerRecord {
     pub endpoint: String,
     /// The machine and the folder it runs in.
     pub place: String,
+    /// Names and addresses under which it is reached; no zone may have them.
+    #[serde(default)]
+    pub names: Vec<String>,
     pub beat: u64,
 }
 

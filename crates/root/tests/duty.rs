@@ -12,7 +12,7 @@ async fn server(store: &Store, name: &str) -> (State, Duties) {
     let state = State::open(store.clone()).await.unwrap();
     let duties = Duties::shared(state.clone());
     let url = |scheme: &str| format!("{scheme}://{name}");
-    duties.join(url("https"), url("http"), name.to_owned()).await.unwrap();
+    duties.join(url("https"), url("http"), name.to_owned(), Vec::new()).await.unwrap();
     (state, duties)
 }
 

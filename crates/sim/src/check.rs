@@ -33,6 +33,14 @@ impl Checks {
 pub type Wishes = BTreeMap<InstanceId, Run>;
 
 impl World {
+    fn waits_for_room(&self, id: &InstanceId) -> bool {
+        let seen = self.root.statuses.get(id).and_then(|status| status.observed.as_ref());
+        seen.is_some_and(|seen| {
+            let why = seen.message.as_deref().unwrap_or_default();
+            seen.phase == Phase::Pending && why.starts_with("waits for room on")
+        })
+    }
+
     /// Nothing acknowledged is lost and everything has converged; or what has not.
     pub fn unconverged(&self, wishes: &Wishes) -> Option<String> {
         for (id, run) in wishes {
@@ -51,6 +59,8 @@ impl World {
                 Run::Running | Run::Stopped if waits && lost && phase == Some(Phase::Lost) => {
                     holders.is_empty()
                 }
+                // It was stopped, and others took its room meanwhile; it begins nowhere else.
+                Run::Running if waits && self.waits_for_room(id) => holders.is_empty(),
                 Run::Running => holders.len() == 1 && phase == Some(Phase::Running),
                 Run::Stopped => holders.is_empty() && phase == Some(Phase::Stopped),
                 Run::Gone => holders.is_empty() && !known,

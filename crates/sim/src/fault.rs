@@ -120,11 +120,12 @@ impl World {
         let force = self.chance(0.3);
         let name = format!("node-{actor}");
         let Some(core) = self.zone(zone).core.as_mut() else { return };
-        let writes = match remove {
-            true => core.node_remove(&name, true).ok(),
+        let ordered = match remove {
+            true => core.node_remove(&name, true),
             false => core.node_mode(&name, mode, force),
         };
-        let Some(writes) = writes else { return };
+        let Ok((order, writes)) = ordered else { return };
+        core.ordered(order);
         self.say(|| if remove { format!("remove {actor}") } else { format!("{mode:?} {actor}") });
         self.node(actor).removed |= remove;
         self.zone_write(zone, writes, Vec::new());
@@ -136,7 +137,8 @@ impl World {
         for at in 0..self.nodes.len() {
             let (name, zone) = (format!("node-{}", self.nodes[at].actor), self.nodes[at].zone);
             let Some(core) = self.zone(zone).core.as_mut() else { continue };
-            if let Some(writes) = core.node_mode(&name, PlaceMode::Open, false) {
+            if let Ok((order, writes)) = core.node_mode(&name, PlaceMode::Open, false) {
+                core.ordered(order);
                 self.zone_write(zone, writes, Vec::new());
             }
         }

@@ -76,8 +76,8 @@ impl World {
         let Some(core) = zone.core.as_mut() else { return };
         if !zone.deciding {
             let step = core.step(now);
-            if !step.decisions.is_empty() {
-                zone.deciding = true;
+            if !step.writes.is_empty() {
+                zone.deciding = !step.decisions.is_empty();
                 self.zone_write(actor, step.writes, step.decisions);
             }
         }

@@ -10,6 +10,7 @@ use model::exchange::{Ask, InstanceUsage, NodeReport};
 use model::{Check, ChildId, Error, InstanceId, Name, PlaceMode, Result, Sample, Timestamp};
 use tier::ledger::Write;
 
+use crate::core::Ordered;
 use crate::health;
 use crate::service::ZoneService;
 
@@ -28,7 +29,10 @@ impl ZoneService {
         let done = match &ask {
             Ask::Nodes => reply(&stream, &self.nodes()).await,
             Ask::Mode { node, mode, force } => done(&stream, self.mode(node, *mode, *force).await).await,
-            Ask::Admit { digest, expires_at } => done(&stream, self.admit(digest, *expires_at).await).await,
+            Ask::Admit { digest, expires_at } => match self.admit(digest, *expires_at).await {
+                Ok(()) => reply(&stream, &self.doorway()).await,
+                Err(error) => Err(error),
+            },
             Ask::History { node, since } => match self.history_of(node.as_ref(), *since) {
                 Ok(samples) => reply(&stream, &samples).await,
                 Err(error) => Err(error),
@@ -63,35 +67,37 @@ impl ZoneService {
 
     async fn mode(&self, node: &Name, mode: PlaceMode, force: bool) -> Result<()> {
         let _in_order = self.disk().lock().await;
-        let writes = self.core().node_mode(node.as_str(), mode, force);
-        self.keep(writes.ok_or_else(|| Error::not_found(format!("node '{node}'")))?).await
+        let ordered = self.core().node_mode(node.as_str(), mode, force)?;
+        self.keep(ordered).await
     }
 
     async fn label(&self, node: &Name, set: &Labels, unset: &[String]) -> Result<()> {
         let _in_order = self.disk().lock().await;
-        let writes = self.core().node_label(node.as_str(), set, unset)?;
-        self.keep(writes).await
+        let ordered = self.core().node_label(node.as_str(), set, unset)?;
+        self.keep(ordered).await
     }
 
     async fn remove(&self, node: &Name, force: bool) -> Result<()> {
         let _in_order = self.disk().lock().await;
         let id = self.node_named(node)?;
-        let writes = self.core().node_remove(node.as_str(), force)?;
-        self.keep(writes).await?;
+        let ordered = self.core().node_remove(node.as_str(), force)?;
+        self.keep(ordered).await?;
         self.calls().kick(&id);
         Ok(())
     }
 
-    /// Keeps what an order changed, and lets everybody hear of it.
-    async fn keep(&self, writes: Vec<Write>) -> Result<()> {
+    /// Keeps an order, and only then puts it in force and lets everybody hear of it.
+    async fn keep(&self, (order, writes): Ordered) -> Result<()> {
         self.ledger().commit_async(writes).await?;
+        self.core().ordered(order);
         self.wake();
         self.changed();
         Ok(())
     }
 
     async fn admit(&self, digest: &str, expires_at: Timestamp) -> Result<()> {
-        let record = TokenRecord { digest: digest.to_owned(), kind: Kind::Node, name: None, expires_at };
+        let (digest, hosts) = (digest.to_owned(), Vec::new());
+        let record = TokenRecord { digest, kind: Kind::Node, name: None, expires_at, hosts };
         self.book().add(record).await
     }
 
@@ -163,6 +169,7 @@ impl ZoneService {
             zone: self.name(),
             nodes: &nodes,
             orphans: &|node| vitals.orphans(node),
+            twins: &|node| vitals.twins(node, now),
             stuck: &stuck,
             rtt_us: self.rtt().map(|rtt| rtt.as_micros()),
             ledger: probe.err().map(|error| error.message),

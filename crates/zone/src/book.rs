@@ -92,11 +92,12 @@ mod tests {
     use work::ManualClock;
 
     fn record(digest: &str, expires_at: Timestamp) -> TokenRecord {
-        TokenRecord { digest: digest.to_owned(), kind: Kind::Node, name: None, expires_at }
+        TokenRecord { digest: digest.to_owned(), kind: Kind::Node, name: None, expires_at, hosts: Vec::new() }
     }
 
     fn joiner(at: Timestamp) -> Joiner {
-        Joiner { identity: Identity::new(Kind::Node, "n1"), name: "n1".parse().expect("a name"), at }
+        let (identity, name) = (Identity::new(Kind::Node, "n1"), "n1".parse().expect("a name"));
+        Joiner { identity, name, hosts: Vec::new(), at }
     }
 
     #[tokio::test]

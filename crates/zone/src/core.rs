@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tier::inbox::Refused;
 use tier::kept::{self, ASSIGNMENT, DESIRED_AT};
 use tier::ledger::{Ledger, Write};
-use tier::{Child, Decision, Inbox, Intern, Parent, ParentConfig, Place};
+use tier::{Child, Decision, Inbox, Intern, Parent, ParentConfig, Place, Resting};
 
 use crate::stuck::UnderWay;
 
@@ -25,6 +25,8 @@ use crate::stuck::UnderWay;
 pub const DECISIONS_MAX: usize = 512;
 
 const PLACE: &str = "place/";
+/// Instances that are stopped or ended, with what was last seen of them.
+const REST: &str = "rest/";
 const MODE: &str = "mode/";
 /// Beside a mode: also what would rather wait for its node moves.
 const FORCE: &str = "force/";
@@ -45,6 +47,7 @@ pub struct Kept {
     pub desired_at: Option<Revision>,
     pub assignments: BTreeMap<InstanceId, Assignment>,
     pub places: BTreeMap<InstanceId, KeptPlace>,
+    pub resting: BTreeMap<InstanceId, Resting>,
     pub modes: BTreeMap<ChildId, PlaceMode>,
     pub forced: BTreeMap<ChildId, bool>,
     pub labels: BTreeMap<ChildId, Labels>,
@@ -66,10 +69,15 @@ impl Kept {
         for (id, place) in ledger.list::<KeptPlace>(PLACE)? {
             places.insert(id.parse()?, place);
         }
+        let mut resting = BTreeMap::new();
+        for (id, rest) in ledger.list::<Resting>(REST)? {
+            resting.insert(id.parse()?, rest);
+        }
         Ok(Self {
             desired_at: ledger.get::<Option<Revision>>(DESIRED_AT)?.flatten(),
             assignments,
             places,
+            resting,
             modes: by_child(ledger, MODE)?,
             forced: by_child(ledger, FORCE)?,
             labels: by_child(ledger, LABEL)?,
@@ -91,6 +99,10 @@ impl Kept {
                 let id: InstanceId = id.parse().expect("ids in writes are ids");
                 self.places.remove(&id);
                 self.places.extend(value.map(|v| (id, parse::<KeptPlace>(v))));
+            } else if let Some(id) = write.key.strip_prefix(REST) {
+                let id: InstanceId = id.parse().expect("ids in writes are ids");
+                self.resting.remove(&id);
+                self.resting.extend(value.map(|v| (id, parse::<Resting>(v))));
             } else if let Some(id) = write.key.strip_prefix(MODE) {
                 put(&mut self.modes, id, value);
             } else if let Some(id) = write.key.strip_prefix(FORCE) {
@@ -125,6 +137,17 @@ pub struct Step {
     pub decisions: Vec<Decision>,
 }
 
+/// An operator's order about a node. It holds once it is kept, so that one that cannot be changes nothing.
+#[derive(Debug, Clone)]
+pub enum Order {
+    Mode { node: ChildId, mode: PlaceMode, force: bool },
+    Label { node: ChildId, labels: Labels },
+    Remove { node: ChildId, name: String },
+}
+
+/// An order with what is to be kept for it; [`Core::ordered`] puts it in force.
+pub type Ordered = (Order, Vec<Write>);
+
 pub struct Core {
     name: Name,
     version: String,
@@ -152,7 +175,7 @@ impl Core {
             parent.labels_set(node, labels.clone());
         }
         for assignment in kept.assignments.values() {
-            restore(&mut parent, assignment, kept.places.get(&assignment.id));
+            restore(&mut parent, assignment, &kept);
         }
         let facts = parent.aggregate(name.clone(), version, None);
         // What has no place has no node that would speak of it: root hears at once how it is.
@@ -194,12 +217,16 @@ impl Core {
     }
 
     fn unwant(&mut self, ids: Vec<InstanceId>) -> Vec<Write> {
+        let rest = |id: &&InstanceId| self.parent.resting(id).is_some();
+        let mut writes: Vec<Write> =
+            ids.iter().filter(rest).map(|id| Write::delete(format!("{REST}{id}"))).collect();
         for id in &ids {
             self.parent.unwant(id);
             self.child.forget(id);
             self.touched.remove(id);
         }
-        ids.iter().map(|id| Write::delete(format!("{PLACE}{id}"))).collect()
+        writes.extend(ids.iter().map(|id| Write::delete(format!("{PLACE}{id}"))));
+        writes
     }
 
     /// The layers of all images that instances of this zone are made from.
@@ -225,7 +252,7 @@ impl Core {
             if self.parent.wanted(&id) {
                 self.parent.want(assignment.clone());
             } else {
-                restore(&mut self.parent, assignment, kept.places.get(&id));
+                restore(&mut self.parent, assignment, &kept);
             }
             self.touched.insert(id);
         }
@@ -296,55 +323,72 @@ impl Core {
         self.parent.desired(node, have)
     }
 
+    pub fn node_desired_page(&self, node: &ChildId, have: Option<Revision>, bytes: usize) -> Option<Desired> {
+        self.parent.desired_within(node, have, bytes)
+    }
+
     pub fn node_desired_whole(&self, node: &ChildId) -> Option<Desired> {
         self.parent.desired_whole(node)
     }
 
-    /// Sets what a node takes; with `force` also what would rather wait for it moves when it empties.
-    pub fn node_mode(&mut self, name: &str, mode: PlaceMode, force: bool) -> Option<Vec<Write>> {
-        let node = self.parent.child_by_name(name)?;
+    /// What is to be kept so that a node takes what `mode` says; with `force` also what would rather wait for it moves
+    /// when it empties.
+    pub fn node_mode(&self, name: &str, mode: PlaceMode, force: bool) -> Result<Ordered> {
+        let node = self.node_find(name)?;
         let force = force && mode.empties();
-        self.parent.mode_set(&node, mode, force);
         let kept = |prefix: &str, value: Option<Write>| {
             value.unwrap_or_else(|| Write::delete(format!("{prefix}{node}")))
         };
-        let mode = (mode != PlaceMode::Open).then(|| Write::put(format!("{MODE}{node}"), &mode));
-        let force = force.then(|| Write::put(format!("{FORCE}{node}"), &true));
-        Some(vec![kept(MODE, mode), kept(FORCE, force)])
+        let kept_mode = (mode != PlaceMode::Open).then(|| Write::put(format!("{MODE}{node}"), &mode));
+        let kept_force = force.then(|| Write::put(format!("{FORCE}{node}"), &true));
+        let writes = vec![kept(MODE, kept_mode), kept(FORCE, kept_force)];
+        Ok((Order::Mode { node, mode, force }, writes))
     }
 
-    /// Sets and removes labels beside those that a node says itself.
-    pub fn node_label(&mut self, name: &str, set: &Labels, unset: &[String]) -> Result<Vec<Write>> {
-        let node =
-            self.parent.child_by_name(name).ok_or_else(|| Error::not_found(format!("node '{name}'")))?;
+    /// What is to be kept so that a node has these labels beside those that it says itself.
+    pub fn node_label(&self, name: &str, set: &Labels, unset: &[String]) -> Result<Ordered> {
+        let node = self.node_find(name)?;
         let mut labels = self.parent.labels(&node).cloned().unwrap_or_default();
         labels.extend(set.clone());
         unset.iter().for_each(|key| drop(labels.remove(key)));
         labels_validate(&labels)?;
         let key = format!("{LABEL}{node}");
         let write = if labels.is_empty() { Write::delete(key) } else { Write::put(key, &labels) };
-        self.parent.labels_set(&node, labels);
-        Ok(vec![write])
+        Ok((Order::Label { node, labels }, vec![write]))
     }
 
-    /// Forgets a node and lets it in never again. One that lives and holds instances needs `force`.
-    pub fn node_remove(&mut self, name: &str, force: bool) -> Result<Vec<Write>> {
-        let node =
-            self.parent.child_by_name(name).ok_or_else(|| Error::not_found(format!("node '{name}'")))?;
-        let held = self.parent.child_holds(&node);
+    /// What is to be kept so that a node is forgotten and let in never again. One that lives and holds instances
+    /// needs `force`.
+    pub fn node_remove(&self, name: &str, force: bool) -> Result<Ordered> {
+        let node = self.node_find(name)?;
+        let held = self.parent.child_holds(&node).saturating_sub(self.parent.child_rests(&node));
         if held > 0 && self.parent.child_alive(&node) && !force {
             return Err(Error::conflict(format!("node '{name}' lives and holds {held} instances"))
                 .hint("drain it first, or remove it with force"));
         }
-        let fold = self.parent.child_remove(&node);
-        let mut writes: Vec<Write> =
-            fold.changed.iter().map(|id| Write::delete(format!("{PLACE}{id}"))).collect();
+        let held = self.parent.ids_on(&node);
+        let mut writes: Vec<Write> = held.iter().map(|id| Write::delete(format!("{PLACE}{id}"))).collect();
         writes.extend([MODE, FORCE, LABEL].map(|prefix| Write::delete(format!("{prefix}{node}"))));
         writes.push(Write::put(format!("{REMOVED}{node}"), &name));
-        self.removed.insert(node, name.to_owned());
-        self.touched.extend(fold.changed);
-        self.refresh();
-        Ok(writes)
+        Ok((Order::Remove { node, name: name.to_owned() }, writes))
+    }
+
+    /// The order is kept: it holds from now on.
+    pub fn ordered(&mut self, order: Order) {
+        match order {
+            Order::Mode { node, mode, force } => drop(self.parent.mode_set(&node, mode, force)),
+            Order::Label { node, labels } => drop(self.parent.labels_set(&node, labels)),
+            Order::Remove { node, name } => {
+                let fold = self.parent.child_remove(&node);
+                self.removed.insert(node, name);
+                self.touched.extend(fold.changed);
+                self.refresh();
+            }
+        }
+    }
+
+    fn node_find(&self, name: &str) -> Result<ChildId> {
+        self.parent.child_by_name(name).ok_or_else(|| Error::not_found(format!("node '{name}'")))
     }
 
     /// The measured way to root, there and back.
@@ -428,6 +472,11 @@ impl Core {
                 None => drop(self.touched.insert(decision.id)),
             }
         }
+        for id in self.parent.rested_take() {
+            let (key, rest) = (format!("{REST}{id}"), self.parent.resting(&id));
+            step.writes
+                .push(rest.map_or_else(|| Write::delete(key.clone()), |rest| Write::put(key.clone(), &rest)));
+        }
         self.refresh();
         step
     }
@@ -456,11 +505,15 @@ impl Core {
     }
 }
 
-/// Puts back an instance with the place that was kept of it.
-fn restore(parent: &mut Parent, assignment: &Assignment, place: Option<&KeptPlace>) {
+/// Puts back an instance with the place that was kept of it, and its rest.
+fn restore(parent: &mut Parent, assignment: &Assignment, kept: &Kept) {
+    let place = kept.places.get(&assignment.id);
     let last = place.map_or(assignment.generation, |place| place.generation);
     let place = place.map(|p| Place { child: p.child.clone(), generation: p.generation });
     parent.restore(assignment.clone(), place, last);
+    if let Some(rest) = kept.resting.get(&assignment.id) {
+        parent.restore_rest(&assignment.id, rest.clone());
+    }
 }
 
 /// Why no node fits, in one line.

@@ -27,6 +27,8 @@ pub struct Seen<'a> {
     pub nodes: &'a [NodeReport],
     /// By node: how many were removed, and when that last grew.
     pub orphans: &'a dyn Fn(&ChildId) -> (u64, Option<Timestamp>),
+    /// Whether two processes spoke with the identity of a node of late.
+    pub twins: &'a dyn Fn(&ChildId) -> bool,
     pub stuck: &'a [Stuck],
     /// The way to root and back, where it was measured.
     pub rtt_us: Option<u128>,
@@ -68,6 +70,13 @@ pub fn checks(seen: &Seen<'_>) -> Vec<Check> {
 fn node_checks(node: &NodeReport, seen: &Seen<'_>) -> Vec<Check> {
     let subject = format!("node {}", node.facts.name);
     let mut all = vec![lease(&subject, node, seen.now)];
+    if (seen.twins)(&ChildId::from(node.id.as_str())) {
+        let text = "two processes speak with its identity, in turns";
+        all.push(Check::new("identity", &subject, Light::Red, text, seen.now).hint(
+            "its data folder was copied: stop one of them, delete 'identity' in its data folder and let it join \
+             with a token of its own",
+        ));
+    }
     if !node.alive {
         return all;
     }
@@ -201,8 +210,10 @@ mod tests {
             last_seen: NOW.plus_ms(-3_000),
             reserved: Resources::ZERO,
             instances: 0,
+            resting: 0,
             mode: PlaceMode::Open,
             left: None,
+            remaining: Vec::new(),
             usage: Some(Usage { disk_used_bytes: 10, disk_total_bytes: 100, ..Usage::default() }),
             clock_ahead_ms: -30,
             certificate_until: Some(NOW.plus_ms(300 * DAY_MS)),
@@ -217,6 +228,7 @@ mod tests {
             zone: &name,
             nodes,
             orphans: &orphans,
+            twins: &|id: &ChildId| id.as_str() == "id-copied",
             stuck,
             rtt_us: Some(1234),
             ledger: None,
@@ -272,6 +284,13 @@ mod tests {
             Light::Yellow,
             "orphan",
         );
+    }
+
+    #[test]
+    fn a_copied_identity_is_shown() {
+        let mut copied = node("a");
+        copied.id = "id-copied".to_owned();
+        assert_eq!(lit(&[copied, node("b")], Light::Red), ["node a identity"]);
     }
 
     #[test]

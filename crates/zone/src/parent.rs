@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use link::{BlobSource, ParentHandler};
 use model::exchange::{Ack, Revision};
-use model::{ChildId, Desired, Digest, Observed, Pulse, Result};
+use model::{ChildId, Desired, Digest, Error, Observed, Pulse, Result};
 
 use crate::service::{ZoneService, node_seen};
 
@@ -21,6 +21,21 @@ impl ParentHandler for ZoneService {
             let read = |child: &ChildId, have| self.core().node_desired(child, have);
             Ok(self.doors().wait(&child, have, read).await)
         })
+    }
+
+    fn desired_page(
+        &self,
+        child: &ChildId,
+        have: Option<Revision>,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<Desired>> {
+        let page = self.core().node_desired_page(child, have, bytes);
+        let child = child.clone();
+        Box::pin(async move { page.ok_or_else(|| Error::not_found(format!("node {child}"))) })
+    }
+
+    fn twins(&self, child: &ChildId) {
+        self.vitals().twins_note(child, self.now());
     }
 
     fn link_state(&self, child: &ChildId, up: bool) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use link::{ByteStream, Calls, Uplink};
-use model::exchange::{Ask, Revision};
+use model::exchange::{Ask, Doorway, Revision};
 use model::{Area, Check, ChildId, Desired, Error, Facts, Name, Observed, Pulse, Result, Timestamp};
 use tier::inbox::Refused;
 use tier::ledger::{Ledger, Write};
@@ -66,6 +66,8 @@ struct Inner {
     history: Mutex<History>,
     transitions: Mutex<Transitions>,
     probes: Mutex<Vec<Probe>>,
+    /// Where its nodes come to.
+    doorway: Mutex<Doorway>,
     clock: SharedClock,
     wake: Wake,
     news: Wake,
@@ -102,6 +104,7 @@ impl ZoneService {
             history: Mutex::new(history),
             transitions: Mutex::default(),
             probes: Mutex::default(),
+            doorway: Mutex::default(),
             clock,
             wake: Wake::new(),
             news: Wake::new(),
@@ -130,6 +133,15 @@ impl ZoneService {
         self.probes().push(probe);
     }
 
+    /// Says where its nodes come to; newcomers are told.
+    pub fn doorway_set(&self, doorway: Doorway) {
+        *self.0.doorway.lock().unwrap_or_else(PoisonError::into_inner) = doorway;
+    }
+
+    pub(crate) fn doorway(&self) -> Doorway {
+        self.0.doorway.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Places what waits, lets leases lapse and clears up, until dropped.
     pub async fn run(&self) {
         tokio::join!(self.drive(), self.tend());
@@ -156,7 +168,7 @@ impl ZoneService {
     async fn step(&self) -> Result<()> {
         let in_order = self.0.disk.lock().await;
         let step = self.core().step(self.steady());
-        if !step.decisions.is_empty() {
+        if !step.writes.is_empty() {
             let kept = self.0.ledger.commit_async(step.writes).await;
             let mut core = self.core();
             match &kept {

@@ -17,13 +17,28 @@ struct Seen {
     orphans_at: Option<Timestamp>,
 }
 
+/// That two processes had one identity is worth a look for so long.
+const TWINS_FRESH_MS: i64 = 10 * 60 * 1000;
+
 #[derive(Debug, Default)]
-pub struct Vitals(HashMap<ChildId, Seen>);
+pub struct Vitals {
+    seen: HashMap<ChildId, Seen>,
+    /// When two processes last spoke with one identity.
+    twins: HashMap<ChildId, Timestamp>,
+}
 
 impl Vitals {
+    pub fn twins_note(&mut self, node: &ChildId, now: Timestamp) {
+        self.twins.insert(node.clone(), now);
+    }
+
+    pub fn twins(&self, node: &ChildId, now: Timestamp) -> bool {
+        self.twins.get(node).is_some_and(|at| now.ms_since(*at) < TWINS_FRESH_MS)
+    }
+
     pub fn take(&mut self, node: &ChildId, pulse: &Pulse, now: Timestamp) {
         let offset = pulse.at.ms_since(now);
-        match self.0.get_mut(node) {
+        match self.seen.get_mut(node) {
             Some(seen) => {
                 if pulse.orphans_removed > seen.pulse.orphans_removed {
                     seen.orphans_at = Some(now);
@@ -35,24 +50,25 @@ impl Vitals {
             None => {
                 let orphans_at = (pulse.orphans_removed > 0).then_some(now);
                 let seen = Seen { pulse: pulse.clone(), offsets_ms: [offset; OFFSETS], count: 1, orphans_at };
-                self.0.insert(node.clone(), seen);
+                self.seen.insert(node.clone(), seen);
             }
         }
     }
 
     pub fn retain(&mut self, known: impl Fn(&ChildId) -> bool) {
-        self.0.retain(|node, _| known(node));
+        self.seen.retain(|node, _| known(node));
+        self.twins.retain(|node, _| known(node));
     }
 
     /// What the nodes that are asked for use, as far as they said.
     pub fn usages(&self, alive: impl Fn(&ChildId) -> bool) -> Vec<(ChildId, Usage)> {
         let usage = |(node, seen): (&ChildId, &Seen)| Some((node.clone(), seen.pulse.usage.clone()?));
-        self.0.iter().filter(|(node, _)| alive(node)).filter_map(usage).collect()
+        self.seen.iter().filter(|(node, _)| alive(node)).filter_map(usage).collect()
     }
 
     /// Adds to a report what the node said of itself.
     pub fn fill(&self, report: &mut NodeReport) {
-        let Some(seen) = self.0.get(&ChildId::from(report.id.as_str())) else { return };
+        let Some(seen) = self.seen.get(&ChildId::from(report.id.as_str())) else { return };
         report.usage = seen.pulse.usage.clone();
         report.clock_ahead_ms = seen.offsets_ms.iter().copied().max().unwrap_or(0);
         report.certificate_until = seen.pulse.certificate_until;
@@ -60,7 +76,7 @@ impl Vitals {
 
     /// How many orphans a node removed, and when that last grew.
     pub fn orphans(&self, node: &ChildId) -> (u64, Option<Timestamp>) {
-        self.0.get(node).map_or((0, None), |seen| (seen.pulse.orphans_removed, seen.orphans_at))
+        self.seen.get(node).map_or((0, None), |seen| (seen.pulse.orphans_removed, seen.orphans_at))
     }
 }
 
@@ -73,7 +89,7 @@ mod tests {
         let mut vitals = Vitals::default();
         let node = ChildId::from("a");
         let now = Timestamp(1_800_000_000_000_000);
-        let ahead = |vitals: &Vitals| vitals.0[&node].offsets_ms.iter().copied().max();
+        let ahead = |vitals: &Vitals| vitals.seen[&node].offsets_ms.iter().copied().max();
         for late_ms in [5, 9_000, 6] {
             let pulse = Pulse { at: now.plus_ms(-late_ms), ..Pulse::default() };
             vitals.take(&node, &pulse, now);

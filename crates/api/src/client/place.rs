@@ -6,8 +6,8 @@ use reqwest::Method;
 use super::stream::WatchStream;
 use super::{Client, ListQuery, segment};
 use crate::{
-    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, Page, PlaceModeSet, PlatformHealth, WatchKind,
-    Zone,
+    Enrolment, EnrolmentCreate, Node, NodeLabels, Page, PlaceModeSet, PlatformHealth, WatchKind, Zone,
+    ZoneHosts,
 };
 
 impl Client {
@@ -78,9 +78,14 @@ impl Client {
         self.json(request).await
     }
 
-    /// A one-time token for a new zone, node or provisioner.
-    pub async fn enrolment_create(&self, role: EnrolRole, zone: Option<&str>) -> Result<Enrolment> {
-        self.post("/v1/enrolments", &EnrolmentCreate { role, zone: zone.map(str::to_owned) }).await
+    /// A one-time token for a new zone or node.
+    pub async fn enrolment_create(&self, ask: &EnrolmentCreate) -> Result<Enrolment> {
+        self.post("/v1/enrolments", ask).await
+    }
+
+    /// Lets the listeners of a zone have these names and addresses too.
+    pub async fn zone_hosts(&self, name: &str, hosts: &ZoneHosts) -> Result<Zone> {
+        self.post(&format!("/v1/zones/{}/hosts", segment(name)), hosts).await
     }
 
     /// The history, newest first; filters `subject` and `what`.

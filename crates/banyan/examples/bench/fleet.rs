@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use api::{Client, EnrolRole, InstanceCreate, ListQuery, WorkloadCreate};
+use api::{Client, EnrolmentCreate, InstanceCreate, ListQuery, WorkloadCreate};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use link::{ByteStream, EnrollToken, Frame};
@@ -150,7 +150,7 @@ async fn join(client: &Client, tree: &Tree, which: std::ops::Range<usize>) -> Re
 
 async fn join_one(client: &Client, tree: &Tree, number: usize) -> Result<()> {
     let name: Name = format!("standin-{number}").parse()?;
-    let token: EnrollToken = client.enrolment_create(EnrolRole::Node, None).await?.token.parse()?;
+    let token: EnrollToken = client.enrolment_create(&EnrolmentCreate::node(None)).await?.token.parse()?;
     let credentials = link::enroll(&tree.zone_url, &token, &name).await?;
     let uplink = link::mqtt_uplink(&credentials, &tree.broker, &tree.zone_url)?;
     tokio::spawn(tier::sync::run(Arc::new(StandIn::new(name)), uplink));

@@ -127,6 +127,8 @@ async fn fill(state: &State, count: usize) -> Result<()> {
             facts: None,
             mode: model::PlaceMode::Open,
             forced: false,
+            hosts: Vec::new(),
+            granted: Vec::new(),
         };
         txn = txn.insert(kind::ZONE, &zone.id, None, Some(&name), encode(&zone));
     }

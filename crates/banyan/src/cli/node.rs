@@ -4,7 +4,7 @@ use api::{ListQuery, Node, NodeLabels};
 use clap::{Args, Subcommand};
 use model::PlaceMode;
 
-use super::place::{self, Draining, Left, Past, Removing};
+use super::place::{self, Draining, Left, Past, Removing, held};
 use crate::failure::{Failure, Result};
 use crate::output::table::Column;
 use crate::output::text::{age_now, pair, pair_some, size};
@@ -230,7 +230,12 @@ async fn empty(session: &Session, one: &One, mode: PlaceMode, drain: &Draining) 
     let id = node.id.as_str();
     let look = || async move {
         let node = client.node_get(id).await?;
-        Ok(Left { instances: node.instances, why: node.left, mode: node.mode })
+        Ok(Left {
+            instances: node.instances - node.resting,
+            resting: node.resting,
+            why: node.left,
+            mode: node.mode,
+        })
     };
     let pinned = || place::pinned(session, "node", node.name.as_str());
     place::drained(&format!("node {}", node.name), drain, look, pinned).await
@@ -275,7 +280,7 @@ fn show(session: &Session, node: &Node) -> Result<()> {
             pair("state", state(node)),
             pair_some("still there", node.left.as_ref()),
             pair("seen", format!("{} ago", age_now(node.last_seen))),
-            pair("instances", node.instances),
+            pair("instances", held(node.instances, node.resting)),
             pair("cpu", format!("{} of {} taken", reserved.cpu, facts.capacity.cpu)),
             pair("memory", format!("{} of {} taken", size(reserved.memory.0), size(facts.capacity.memory.0))),
             pair("disk", format!("{} of {} taken", size(reserved.disk.0), size(facts.capacity.disk.0))),

@@ -4,9 +4,9 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use api::ListQuery;
+use api::{Instance, ListQuery};
 use clap::Args;
-use model::{ErrorKind, PlaceMode, Sample, Timestamp};
+use model::{ErrorKind, Phase, PlaceMode, RestartPolicy, Sample, Timestamp};
 
 use super::parse;
 use crate::failure::{Failure, Result};
@@ -64,7 +64,10 @@ impl Past {
 
 /// How far a drain is.
 pub struct Left {
+    /// Those that are to move.
     pub instances: u64,
+    /// Stopped and ended ones, which stay with their output.
+    pub resting: u64,
     /// Why what is left is still there.
     pub why: Option<String>,
     pub mode: PlaceMode,
@@ -83,6 +86,15 @@ impl Left {
     }
 }
 
+/// Whether it is stopped, or ended for good.
+fn rests(instance: &Instance) -> bool {
+    match (instance.phase, instance.spec.restart) {
+        (Phase::Stopped, _) | (Phase::Exited, RestartPolicy::Never) => true,
+        (Phase::Exited, RestartPolicy::OnFailure) => instance.exit_code == Some(0),
+        _ => false,
+    }
+}
+
 /// How many of the instances that this filter finds are pinned to a node, and never move.
 pub async fn pinned(session: &Session, filter: &str, value: &str) -> Result<u64> {
     let client = session.client.with_tenant("*");
@@ -92,7 +104,16 @@ pub async fn pinned(session: &Session, filter: &str, value: &str) -> Result<u64>
         async move { client.instance_list(&query).await }
     })
     .await?;
-    Ok(found.iter().filter(|instance| instance.spec.constraints.node.is_some()).count() as u64)
+    let pinned = |instance: &&Instance| instance.spec.constraints.node.is_some() && !rests(instance);
+    Ok(found.iter().filter(pinned).count() as u64)
+}
+
+/// How many instances there are, and how many of them do not run.
+pub fn held(instances: u64, resting: u64) -> String {
+    match resting {
+        0 => instances.to_string(),
+        resting => format!("{instances}, of which {resting} are stopped or ended"),
+    }
 }
 
 /// Waits until nothing is left but what is `pinned`; `what` is as in `node n1`, `look` asks how far it is.
@@ -124,7 +145,12 @@ where
             Err(error) => return Err(error.into()),
         };
         if left.instances == 0 {
-            progress.done("empty");
+            progress.done(&match left.resting {
+                0 => "empty".to_owned(),
+                count => {
+                    format!("nothing runs there; {count} that ended or are stopped stay with their output")
+                }
+            });
             return Ok(());
         }
         if !left.mode.empties() {
@@ -281,8 +307,12 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_drain_says_why() {
-        let left =
-            Left { instances: 1, why: Some("web waits for its node".into()), mode: PlaceMode::Draining };
+        let left = Left {
+            instances: 1,
+            resting: 0,
+            why: Some("web waits for its node".into()),
+            mode: PlaceMode::Draining,
+        };
         assert_eq!(left.says(), "1 instance left: web waits for its node");
         assert_eq!(get_words("node n1"), "node get n1");
     }

@@ -1,7 +1,8 @@
-//! `banyan zone list|get`, and for operators `cordon|uncordon|drain|maintenance|resume|remove|history`.
+//! `banyan zone list|get`, and for operators `cordon|uncordon|drain|maintenance|resume|remove|
+//! host|history`.
 //! Users see names, operators also what is in a zone.
 
-use api::{ListQuery, Zone};
+use api::{ListQuery, Zone, ZoneHosts};
 use clap::{Args, Subcommand};
 use model::{ErrorKind, PlaceMode};
 
@@ -61,6 +62,14 @@ enum Verb {
         one: One,
         #[command(flatten)]
         drain: Draining,
+    },
+    /// Let the listeners of a zone have these names and addresses too, although it did not join with them.
+    Host {
+        #[command(flatten)]
+        one: One,
+        /// Names or addresses under which nodes reach it.
+        #[arg(required = true, value_name = "NAME")]
+        hosts: Vec<String>,
     },
     /// Drain a zone and expect it to be away: nobody is alarmed when it is silent.
     Maintenance {
@@ -132,6 +141,12 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             note(format!("zone {}: removed", zone.name));
             Ok(())
         }
+        Verb::Host { one, hosts } => {
+            let said = hosts.join(", ");
+            let zone = client.zone_hosts(&one.zone, &ZoneHosts { hosts }).await.map_err(missing)?;
+            note(format!("zone {}: may be called {said}; start it again when its file says so", zone.name));
+            Ok(())
+        }
         Verb::History { one, past } => {
             let samples = client.zone_history(&one.zone, Some(past.since())).await.map_err(missing)?;
             place::history(session, &format!("zone {}", one.zone), &samples)
@@ -161,7 +176,12 @@ async fn empty(session: &Session, one: &One, mode: PlaceMode, drain: &Draining) 
         let details = client.zone_get(id).await?.details;
         let details = details
             .ok_or_else(|| model::Error::new(ErrorKind::Forbidden, "only operators see what is in a zone"))?;
-        Ok(Left { instances: details.instances, why: details.left, mode: details.mode })
+        Ok(Left {
+            instances: details.instances - details.resting,
+            resting: details.resting,
+            why: details.left,
+            mode: details.mode,
+        })
     };
     let pinned = || place::pinned(session, "zone", zone.name.as_str());
     place::drained(&format!("zone {}", zone.name), drain, look, pinned).await
@@ -175,7 +195,7 @@ fn show(session: &Session, zone: &Zone) -> Result<()> {
 fn describe(zone: &Zone) -> Vec<(String, String)> {
     let mut page = vec![pair("name", &zone.name), pair("id", &zone.id), pair("state", state(zone))];
     let Some(details) = &zone.details else { return page };
-    page.push(pair("instances", details.instances));
+    page.push(pair("instances", place::held(details.instances, details.resting)));
     page.push(pair_some("still there", details.left.as_ref()));
     page.push(pair("enrolled", format!("{} ago", age_now(details.enrolled_at))));
     if let Some(facts) = &details.facts {

@@ -10,17 +10,23 @@
 //! another system.
 
 pub mod diff;
+mod document;
+pub mod flaw;
 mod sla;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use api::AppWorkload;
-use model::workload::{APP_WORKLOADS_MAX, DESCRIPTION_BYTES_MAX, WORKLOAD_NAME_MAX};
-use model::{InstanceSpec, Name, Quota, Role, WorkloadSpec};
+use api::read::{from_value, nearest};
+use model::workload::{APP_WORKLOADS_MAX, DESCRIPTION_BYTES_MAX, workload_name_validate};
+use model::{Error, Fault, Faults, InstanceSpec, Name, Quota, Role, WorkloadSpec, shown};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::document::{Document, documents};
+use self::flaw::Flaw;
 use crate::failure::{Failure, Result};
 use crate::output::yaml;
 
@@ -29,7 +35,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Most documents of one `apply`.
 const RESOURCES_MAX: usize = 10_000;
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-const KINDS: &str = "Instance, Workload, App, Image, Tenant or User";
+const KINDS: [&str; 6] = ["Instance", "Workload", "App", "Image", "Tenant", "User"];
+const DOCUMENT_HINT: &str = "a document has kind, metadata with a name, and spec";
 /// What `get -o yaml` shows of a thing besides what was asked for.
 const READ_ONLY: [&str; 10] = [
     "id",
@@ -164,7 +171,7 @@ pub fn workload_text(name: &Name, app: Option<&Name>, spec: &WorkloadSpec) -> St
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct Head {
     kind: String,
     metadata: Metadata,
     #[serde(default)]
@@ -185,13 +192,14 @@ struct Metadata {
     app: Option<Name>,
 }
 
-/// Reads files, folders (their .yaml, .yml and .json, by name) and `-` for standard input.
+/// Reads files, folders (their .yaml, .yml and .json, by name) and `-` for standard input. Everything that is
+/// wrong with any of them is told at once.
 pub fn load(sources: &[PathBuf]) -> Result<Vec<Resource>> {
-    let mut resources = Vec::new();
+    let (mut resources, mut flaws) = (Vec::new(), Vec::new());
     for source in sources {
         if source == Path::new("-") {
             let text = read("standard input", std::io::stdin().lock())?;
-            resources.extend(parse(&text, "standard input", Path::new("."))?);
+            resources.extend(parse(&text, "standard input", Path::new("."), &mut flaws));
             continue;
         }
         for file in files(source)? {
@@ -199,7 +207,7 @@ pub fn load(sources: &[PathBuf]) -> Result<Vec<Resource>> {
             let open =
                 std::fs::File::open(&file).map_err(|e| Failure::new(format!("cannot read {label}: {e}")))?;
             let folder = file.parent().unwrap_or(Path::new("."));
-            resources.extend(parse(&read(&label, open)?, &label, folder)?);
+            resources.extend(parse(&read(&label, open)?, &label, folder, &mut flaws));
         }
     }
     if resources.len() > RESOURCES_MAX {
@@ -217,8 +225,11 @@ pub fn load(sources: &[PathBuf]) -> Result<Vec<Resource>> {
         }
         !twin
     });
-    reject_twins(&resources)?;
-    reject_outsiders(&resources)?;
+    find_twins(&resources, &mut flaws);
+    find_outsiders(&resources, &mut flaws);
+    if !flaws.is_empty() {
+        return Err(Flaw::failure(flaws));
+    }
     resources.sort_by_key(|resource| resource.body.rank());
     Ok(resources)
 }
@@ -254,46 +265,61 @@ fn files(source: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// All documents of one file. `folder` is what relative paths in it start from.
-pub fn parse(text: &str, label: &str, folder: &Path) -> Result<Vec<Resource>> {
-    let mut resources = Vec::new();
-    for (index, value) in documents(text, label)?.into_iter().enumerate() {
-        if value.is_null() {
-            continue;
+/// All documents of one file that can be used. `folder` is what relative paths in it start from.
+pub fn parse(text: &str, label: &str, folder: &Path, flaws: &mut Vec<Flaw>) -> Vec<Resource> {
+    let found = match documents(text, label) {
+        Ok(found) => found,
+        Err(flaw) => {
+            flaws.push(flaw);
+            return Vec::new();
         }
-        let place = format!("{label}, document {}", index + 1);
-        if sla::is_descriptor(&value) {
-            resources.extend(sla::translate(&value, &place)?);
-        } else {
-            resources.push(resource(value, &place, folder)?);
+    };
+    if found.is_empty() {
+        let flaw = Flaw::at_line(label, None, format!("{label} holds no document"));
+        flaws.push(Flaw { fault: Fault { hint: Some(DOCUMENT_HINT.to_owned()), ..flaw.fault }, ..flaw });
+    }
+    let (mut resources, first) = (Vec::new(), flaws.len());
+    for document in &found {
+        let twins = document.twins().map(|(path, line)| {
+            let message = "this field stands there twice".to_owned();
+            (line, Fault { field: Some(path.to_owned()), message, hint: None })
+        });
+        let mut wrong: Vec<_> = twins.collect();
+        let read = match sla::is_descriptor(&document.value) {
+            true => sla::translate(&document.value, &place(label, document)),
+            false => resource(&document.value, &place(label, document), folder).map(|one| vec![one]),
+        };
+        match read {
+            Ok(read) => resources.extend(read),
+            Err(error) => wrong.extend(
+                error
+                    .faults()
+                    .into_iter()
+                    .map(|fault| (document.line(fault.field.as_deref().unwrap_or_default()), fault)),
+            ),
         }
+        flaws.extend(wrong.into_iter().map(|(line, fault)| {
+            let document = Some(title(document));
+            Flaw { file: label.to_owned(), line, document, fault }
+        }));
     }
-    if resources.is_empty() {
-        return Err(Failure::new(format!("{label} holds no document"))
-            .hint("a document has kind, metadata with a name, and spec"));
-    }
-    Ok(resources)
+    flaws[first..].sort_by_key(|flaw| flaw.line);
+    resources
 }
 
-fn documents(text: &str, label: &str) -> Result<Vec<Value>> {
-    if text.trim_start().starts_with(['{', '[']) {
-        let value: Value = serde_json::from_str(text)
-            .map_err(|error| Failure::new(format!("this is not JSON: {error}")).at(label))?;
-        return Ok(match value {
-            Value::Array(values) => values,
-            value => vec![value],
-        });
+fn place(label: &str, document: &Document<'_>) -> String {
+    format!("{label}, document {}", document.number)
+}
+
+/// Which document it is and what it says that it describes.
+fn title(document: &Document<'_>) -> String {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(shown);
+    let kind = text(document.value.get("kind"));
+    let name = text(document.value.get("metadata").and_then(|metadata| metadata.get("name")));
+    match (kind, name) {
+        (Some(kind), Some(name)) => format!("document {}, {kind} '{name}'", document.number),
+        _ => format!("document {}", document.number),
     }
-    let mut values = Vec::new();
-    for document in yaml_serde::Deserializer::from_str(text) {
-        let value = Value::deserialize(document)
-            .map_err(|error| Failure::new(format!("this is not YAML: {error}")).at(label))?;
-        match value {
-            Value::Array(several) => values.extend(several),
-            value => values.push(value),
-        }
-    }
-    Ok(values)
 }
 
 /// What `get -o yaml` shows is taken too: what was asked for is kept, what came of it is dropped.
@@ -311,86 +337,102 @@ fn without_status(value: Value) -> Value {
     Value::Object(fields)
 }
 
-fn resource(value: Value, place: &str, folder: &Path) -> Result<Resource> {
-    let wrong = |error: String| Failure::new(error).at(place);
-    let document: Document = serde_json::from_value(without_status(value)).map_err(|error| {
-        wrong(error.to_string()).hint("a document has kind, metadata with a name, and spec")
-    })?;
-    let _ = document.api_version;
-    let Metadata { name, tenant, app } = document.metadata;
-    let spec = if document.spec.is_null() { Value::Object(Default::default()) } else { document.spec };
-    let kind = document.kind.as_str();
-    let inside = |error: serde_json::Error| {
-        Failure::new(format!("the spec of {kind} '{name}' is wrong: {error}")).at(place)
+fn resource(value: &Value, place: &str, folder: &Path) -> model::Result<Resource> {
+    let value = without_status(value.clone());
+    let mut faults = Faults::default();
+    let head = from_value::<Head>(&value, |_| Ok(())).map_err(|error| error.hint(DOCUMENT_HINT));
+    let Some(kind) = value.get("kind").and_then(Value::as_str).filter(|kind| KINDS.contains(kind)) else {
+        // Of what kind its spec is nobody knows.
+        let text = value.get("kind").and_then(Value::as_str);
+        faults.inside("kind", text.map_or(Ok(()), |text| Err(unknown_kind(text))));
+        faults.keep(head);
+        return faults.finish(None);
     };
-    let refused = |error: model::Error| {
-        let field = error.field.clone().unwrap_or_default();
-        Failure::from(error).at(format!("{place}, {kind} '{name}', {field}"))
-    };
+    let name = value.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
+    let name = name.and_then(|name| name.parse().ok());
+    let empty = Value::Object(Default::default());
+    let spec = value.get("spec").filter(|spec| !spec.is_null()).unwrap_or(&empty);
+    let app = head.as_ref().ok().and_then(|head| head.metadata.app.clone());
     if app.is_some() && kind != "Workload" {
-        return Err(wrong(format!("metadata.app is only of a Workload, not of {kind} '{name}'")));
+        faults.add("metadata.app", format!("only a Workload belongs to an app, not this {kind}"));
     }
-    let body = match kind {
-        "Instance" => {
-            let spec: InstanceSpec = serde_json::from_value(spec).map_err(inside)?;
-            spec.validate().map_err(|error| refused(error.at("spec")))?;
-            Body::Instance(Box::new(spec))
-        }
-        "Workload" => {
-            let spec: WorkloadSpec = serde_json::from_value(spec).map_err(inside)?;
-            workload_check(&name, &spec).map_err(refused)?;
-            Body::Workload(Box::new(WorkloadManifest { app, spec }))
-        }
-        "App" => {
-            let spec: AppSpec = serde_json::from_value(spec).map_err(inside)?;
-            app_check(&spec).map_err(refused)?;
-            Body::App(spec)
-        }
-        "Image" => Body::Image(image(serde_json::from_value(spec).map_err(inside)?, folder).map_err(wrong)?),
-        "Tenant" => Body::Tenant(serde_json::from_value(spec).map_err(inside)?),
-        "User" => {
-            let mut spec: UserSpec = serde_json::from_value(spec).map_err(inside)?;
-            spec.password_file = spec.password_file.map(|file| folder.join(file));
-            Body::User(spec)
-        }
-        other => return Err(wrong(format!("'{other}' is not a kind: write {KINDS}"))),
-    };
+    let head = faults.keep(head);
+    let body = faults.keep(body(kind, spec, name.as_ref(), app, folder));
+    let (head, body) = faults.finish(head.zip(body))?;
+    let _ = (head.kind, head.spec, head.api_version);
+    let Metadata { name, tenant, .. } = head.metadata;
     Ok(Resource { name, tenant, body, place: place.to_owned(), translated: false })
 }
 
-fn workload_check(name: &Name, spec: &WorkloadSpec) -> model::Result<()> {
-    if name.as_str().len() > WORKLOAD_NAME_MAX {
-        let sentence = format!("the name of a workload may have {WORKLOAD_NAME_MAX} characters");
-        return Err(model::Error::invalid(sentence).at("metadata.name"));
+fn unknown_kind(kind: &str) -> Error {
+    let sentence = match nearest(kind, &KINDS) {
+        Some(near) => format!("'{}' is not a kind; did you mean {near}?", shown(kind)),
+        None => {
+            format!("'{}' is not a kind: write Instance, Workload, App, Image, Tenant or User", shown(kind))
+        }
+    };
+    Error::invalid(sentence)
+}
+
+/// The spec of a document. Its fields are told as `spec.…`, its name as `metadata.name`.
+fn body(
+    kind: &str,
+    spec: &Value,
+    name: Option<&Name>,
+    app: Option<Name>,
+    folder: &Path,
+) -> model::Result<Body> {
+    fn plain<T: DeserializeOwned>(spec: &Value) -> model::Result<T> {
+        from_value(spec, |_| Ok(())).map_err(|error| error.at("spec"))
     }
-    spec.validate().map_err(|error| error.at("spec"))
+    Ok(match kind {
+        "Instance" => {
+            let spec = from_value(spec, InstanceSpec::validate).map_err(|error| error.at("spec"))?;
+            Body::Instance(Box::new(spec))
+        }
+        "Workload" => {
+            let mut faults = Faults::default();
+            faults.inside("metadata.name", name.map_or(Ok(()), workload_name_validate));
+            let check =
+                |spec: &WorkloadSpec| name.map_or_else(|| spec.validate(), |name| spec.validate_for(name));
+            let spec = faults.keep(from_value(spec, check).map_err(|error| error.at("spec")));
+            let spec = faults.finish(spec)?;
+            Body::Workload(Box::new(WorkloadManifest { app, spec }))
+        }
+        "App" => Body::App(from_value(spec, app_check).map_err(|error| error.at("spec"))?),
+        "Image" => Body::Image(image(plain(spec)?, folder)?),
+        "Tenant" => Body::Tenant(plain(spec)?),
+        _ => {
+            let mut spec: UserSpec = plain(spec)?;
+            spec.password_file = spec.password_file.map(|file| folder.join(file));
+            Body::User(spec)
+        }
+    })
 }
 
 fn app_check(app: &AppSpec) -> model::Result<()> {
+    let mut faults = Faults::default();
     if app.workloads.len() > APP_WORKLOADS_MAX {
-        let sentence = format!("an app may have {APP_WORKLOADS_MAX} workloads");
-        return Err(model::Error::invalid(sentence).at("spec.workloads"));
+        faults.add("workloads", format!("an app may have {APP_WORKLOADS_MAX} workloads"));
     }
     if app.description.len() > DESCRIPTION_BYTES_MAX {
-        let sentence = format!("a description may have {DESCRIPTION_BYTES_MAX} bytes");
-        return Err(model::Error::invalid(sentence).at("spec.description"));
+        faults.add("description", format!("a description may have {DESCRIPTION_BYTES_MAX} bytes"));
     }
     let mut names = std::collections::BTreeSet::new();
-    for (index, workload) in app.workloads.iter().enumerate() {
-        let place = format!("spec.workloads[{index}]");
-        workload_check(&workload.name, &workload.spec).map_err(|error| error.at(&place))?;
+    for (index, workload) in app.workloads.iter().enumerate().take(APP_WORKLOADS_MAX) {
+        let place = format!("workloads[{index}]");
+        faults.inside(&place, workload.spec.validate_as(&workload.name));
         if !names.insert(&workload.name) {
-            return Err(
-                model::Error::invalid(format!("workload '{}' stands there twice", workload.name)).at(&place)
-            );
+            faults.add(&place, format!("workload '{}' stands there twice", workload.name));
         }
     }
-    Ok(())
+    faults.done()
 }
 
-fn image(mut spec: ImageSpec, folder: &Path) -> Result<ImageSpec, String> {
+fn image(mut spec: ImageSpec, folder: &Path) -> model::Result<ImageSpec> {
     if spec.file.is_some() == spec.reference.is_some() {
-        return Err("the spec of an Image names either a file or a reference".to_owned());
+        let sentence = "the spec of an Image names either a file or a reference";
+        return Err(Error::invalid(sentence).at("spec"));
     }
     spec.file = spec.file.map(|file| folder.join(file));
     Ok(spec)
@@ -398,7 +440,7 @@ fn image(mut spec: ImageSpec, folder: &Path) -> Result<ImageSpec, String> {
 
 /// The same thing twice would be applied twice, and the last would win by accident. A workload in an
 /// app and one alone have names of one kind.
-fn reject_twins(resources: &[Resource]) -> Result<()> {
+fn find_twins(resources: &[Resource], flaws: &mut Vec<Flaw>) {
     let mut seen = std::collections::BTreeMap::new();
     for resource in resources {
         let members = match &resource.body {
@@ -407,16 +449,15 @@ fn reject_twins(resources: &[Resource]) -> Result<()> {
         };
         for (kind, name) in members.into_iter().chain([(resource.body.kind(), &resource.name)]) {
             if let Some(first) = seen.insert((kind, &resource.tenant, name), &resource.place) {
-                return Err(Failure::new(format!("{kind} '{name}' stands there twice"))
-                    .at(format!("{first} and {}", resource.place)));
+                let sentence = format!("{kind} '{name}' stands there twice, first in {first}");
+                flaws.push(Flaw::at_line(&resource.place, None, sentence));
             }
         }
     }
-    Ok(())
 }
 
 /// An app that stands there says all of its workloads, so another one cannot be beside it.
-fn reject_outsiders(resources: &[Resource]) -> Result<()> {
+fn find_outsiders(resources: &[Resource], flaws: &mut Vec<Flaw>) {
     let whole = |name: &Name, tenant: &Option<String>| {
         resources
             .iter()
@@ -427,15 +468,13 @@ fn reject_outsiders(resources: &[Resource]) -> Result<()> {
             && let Some(app) = &workload.app
             && whole(app, &resource.tenant)
         {
-            return Err(Failure::new(format!(
-                "Workload '{}' says that it is of App '{app}', which stands here without it",
+            let sentence = format!(
+                "Workload '{}' says that it is of App '{app}', which stands here without it; put it under spec.workloads of the App",
                 resource.name
-            ))
-            .at(&resource.place)
-            .hint("put it under spec.workloads of the App"));
+            );
+            flaws.push(Flaw::at_line(&resource.place, None, sentence));
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -444,13 +483,93 @@ mod tests {
     use super::*;
 
     fn good(text: &str) -> Vec<Resource> {
-        parse(text, "a.yaml", Path::new("dir")).unwrap()
+        let mut flaws = Vec::new();
+        let found = parse(text, "a.yaml", Path::new("dir"), &mut flaws);
+        assert!(flaws.is_empty(), "{}", Flaw::failure(flaws).lines().join("\n"));
+        found
     }
 
+    /// Something is wrong with a text, and one of the lines about it says this.
     fn bad(text: &str, part: &str) {
-        let failure = parse(text, "a.yaml", Path::new("dir")).unwrap_err();
-        let all = failure.lines().join("\n");
-        assert!(all.contains(part) && all.contains("a.yaml"), "{all}\ndoes not say\n{part}");
+        let lines = flaws(text).join("\n");
+        assert!(lines.contains(part) && lines.contains("a.yaml"), "{lines}\ndoes not say\n{part}");
+    }
+
+    fn flaws(text: &str) -> Vec<String> {
+        let mut flaws = Vec::new();
+        parse(text, "a.yaml", Path::new("dir"), &mut flaws);
+        flaws.iter().map(Flaw::line).collect()
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once_with_line_document_and_path() {
+        let text = "\
+kind: Workload
+metadata: { name: web, nmae: x }
+spec:
+  instance:
+    image: busybox
+    cpu: lots
+    memory: 1MiB
+    env:
+      A: 1
+      A: two
+  mode: { kind: service, replicas: many }
+  update:
+    max_surg: 1
+---
+kind: Instanse
+metadata: { name: a }
+---
+kind: Instance
+metadata: { name: B }
+spec: { pids: 0 }
+";
+        let expect = [
+            "a.yaml:2, document 1, Workload 'web', metadata.nmae: there is no field 'nmae' here; did you mean 'name'?",
+            "a.yaml:6, document 1, Workload 'web', spec.instance.cpu: 'lots' is not an amount of CPU: write cores such as 0.5 or 2, or thousandths such as 500m",
+            "a.yaml:7, document 1, Workload 'web', spec.instance.memory: memory must be 6MiB or more",
+            "a.yaml:10, document 1, Workload 'web', spec.instance.env.A: this field stands there twice",
+            "a.yaml:11, document 1, Workload 'web', spec.mode.replicas: replicas must be a whole number, not a text (\"many\")",
+            "a.yaml:13, document 1, Workload 'web', spec.update.max_surg: there is no field 'max_surg' here; did you mean 'max_surge'?",
+            "a.yaml:15, document 2, Instanse 'a', kind: 'Instanse' is not a kind; did you mean Instance?",
+            "a.yaml:19, document 3, Instance 'B', metadata.name: 'B' is not a name",
+            "a.yaml:20, document 3, Instance 'B', spec.image: 'image' is missing",
+            "a.yaml:20, document 3, Instance 'B', spec.pids: pids must be 1 to 32768",
+        ];
+        let found = flaws(text);
+        assert_eq!(found.len(), expect.len(), "{found:#?}");
+        for (found, expect) in found.iter().zip(expect) {
+            assert!(found.starts_with(expect), "{found}\nis not\n{expect}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused_with_their_field() {
+        let workload = |instance: &str, more: &str| {
+            format!(
+                "kind: Workload\nmetadata: {{name: web}}\nspec: {{instance: {{image: x, {instance}}}{more}}}"
+            )
+        };
+        let place = |constraints: &str| workload(&format!("constraints: {{{constraints}}}"), "");
+        for (text, part) in [
+            (place("spread: {group: a, max_skew: 0}"), "spec.instance.constraints.spread.max_skew"),
+            (place("latency: [{workload: web, max_ms: 5}]"), "spec.instance.constraints.latency[0].workload"),
+            (
+                place("area: {latitude: 1, longitude: 2, radius_km: 0}"),
+                "spec.instance.constraints.area.radius_km",
+            ),
+            (place("node_labels: {disk: ssd, disk: hdd}"), "spec.instance.constraints.node_labels.disk"),
+            (
+                place(
+                    "affinity: [{label: a, value: b, required: true}, {label: a, value: b, required: true, anti: true}]",
+                ),
+                "spec.instance.constraints.affinity[1]",
+            ),
+            (workload("", ", mode: {kind: once}"), "spec.instance.restart"),
+        ] {
+            bad(&text, part);
+        }
     }
 
     #[test]
@@ -536,7 +655,7 @@ mod tests {
         let found = load(&[folder.path().to_owned()]).unwrap();
         assert_eq!(found.iter().map(|r| r.body.kind()).collect::<Vec<_>>(), ["Tenant", "Instance"]);
         write("c.yaml", "kind: Tenant\nmetadata: {name: team}");
-        assert!(load(&[folder.path().to_owned()]).unwrap_err().message.contains("twice"));
+        assert!(load(&[folder.path().to_owned()]).unwrap_err().message.contains("stands there twice"));
         assert!(load(&[folder.path().join("none")]).unwrap_err().message.contains("cannot read"));
     }
 }

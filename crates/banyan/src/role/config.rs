@@ -9,13 +9,14 @@ use anyhow::Context;
 use link::limits::{CA_VALID, CERT_VALID, CERT_VALID_MIN};
 use link::{EnrollToken, Parents};
 use model::constraint::Labels;
+use model::exchange::Doorway;
 use model::{Area, Name};
 use node::legs::{Places, places_validate};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use work::{SharedClock, SystemClock};
 
-use super::node::{NodeOptions, NodeRole};
+use super::node::{BRIDGE_DEFAULT, CGROUP_DEFAULT, NodeOptions, NodeRole};
 use super::root::{RootOptions, RootRole};
 use super::zone::{ZoneOptions, ZoneRole};
 use crate::output::note;
@@ -196,10 +197,10 @@ fn zone_mqtt_default() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 7721))
 }
 fn bridge_default() -> String {
-    "banyan0".to_owned()
+    BRIDGE_DEFAULT.to_owned()
 }
 fn cgroup_default() -> String {
-    "banyan".to_owned()
+    CGROUP_DEFAULT.to_owned()
 }
 const fn overcommit_default() -> u64 {
     1
@@ -237,6 +238,7 @@ fn object_listen_default() -> SocketAddr {
 
 pub async fn root(path: &Path) -> anyhow::Result<()> {
     let file: RootFile = read(path)?;
+    let _alone = alone(&file.data)?;
     let mut stop = Stop::new()?;
     let mut config = ::root::Config::new(&file.data);
     config.listen = file.listen;
@@ -252,7 +254,7 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
         object: file.object.map(|section| section.config(&file.data)),
     };
     let root = RootRole::start(options, clock()).await?;
-    note(format!("root is up: REST at {}, zones come to {}", root.endpoint(), root.link_url()));
+    note(format!("root is up: REST at {}, zones come to {}", root.endpoint(), root.link_url_named()));
     stop.wait().await;
     root.stop().await;
     Ok(())
@@ -260,6 +262,7 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
 
 pub async fn zone(path: &Path) -> anyhow::Result<()> {
     let file: ZoneFile = read(path)?;
+    let _alone = alone(&file.data)?;
     let mut stop = Stop::new()?;
     let options = ZoneOptions {
         name: file.name,
@@ -272,10 +275,11 @@ pub async fn zone(path: &Path) -> anyhow::Result<()> {
         area: location(file.location)?,
     };
     let zone = ZoneRole::start(options, token(file.token)?, clock()).await?;
+    let Doorway { urls, broker } = zone.doorway();
     note(format!(
         "zone is up: nodes come to {} and to the broker at {}",
-        zone.https_url(),
-        zone.mqtt_address()
+        urls.join(", "),
+        broker.as_deref().unwrap_or("none")
     ));
     stop.wait().await;
     Ok(())
@@ -285,6 +289,7 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
     let file: NodeFile = read(path)?;
     places_validate(&file.places)?;
     crate::up::host_check(file.oci_runtime.is_some())?;
+    let _alone = alone(&file.data)?;
     let mut stop = Stop::new()?;
     let options = NodeOptions {
         name: file.name,
@@ -305,6 +310,48 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Holds the data folder alone, so that two processes never are one role.
+fn alone(data: &Path) -> anyhow::Result<std::fs::File> {
+    sal::folder_private(data)?;
+    crate::up::alone(data)
+}
+
 fn clock() -> SharedClock {
     Arc::new(SystemClock)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The keys of a file, as its reader names them to whoever writes another.
+    fn keys<T: DeserializeOwned>() -> Vec<String> {
+        let error = toml::from_str::<T>("no_such_key = 1").err().expect("it is not known").to_string();
+        let (_, expected) = error.split_once("expected one of").expect("it says which are");
+        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_key_stands_in_the_documentation() {
+        let text = include_str!("../../../../docs/roles.md");
+        let check = |file: &str, keys: Vec<String>| {
+            let (_, rest) = text.split_once(&format!("# {file}\n")).expect("an example of the file");
+            let example = rest.split_once("```").expect("the end of the example").0;
+            assert!(keys.len() > 5, "{keys:?}");
+            for key in keys {
+                let forms = [
+                    format!("\n{key} ="),
+                    format!("\n# {key} ="),
+                    format!("\n[{key}]"),
+                    format!("\n# [{key}]"),
+                ];
+                let there = forms.iter().any(|form| format!("\n{example}").contains(form));
+                assert!(there, "'{key}' of {file} does not stand in its example in docs/roles.md");
+            }
+        };
+        check("root.toml", keys::<RootFile>());
+        check("zone.toml", keys::<ZoneFile>());
+        check("node.toml", keys::<NodeFile>());
+    }
 }

@@ -1,7 +1,7 @@
 //! Where a zone's nodes come to: its HTTPS listener and a broker, embedded or external, with certificates that
 //! are renewed while they run.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use link::{
     Broker, BrokerConfig, Children, Credentials, Desk, HttpsParent, HttpsParentConfig, Identity, Kind,
     MqttParent, MqttParentConfig, RemoteIssuer, Renewal, Wallet,
 };
+use model::exchange::Doorway;
 use model::{Check, Light, Name, Result, Timestamp};
 use tokio::task::JoinHandle;
 use work::SharedClock;
@@ -89,10 +90,24 @@ impl Listeners {
         }
     }
 
+    /// Where nodes come to, by the first of the zone's names.
+    pub fn doorway(&self, options: &ZoneOptions) -> Doorway {
+        let name = options.link_names.first().map_or("127.0.0.1", String::as_str);
+        let at = |port: u16| match name.parse::<Ipv6Addr>() {
+            Ok(address) => format!("[{address}]:{port}"),
+            Err(_) => format!("{name}:{port}"),
+        };
+        let broker = match &self.broker {
+            Some(broker) => at(broker.address().port()),
+            None => self.broker_address.clone(),
+        };
+        Doorway { urls: vec![format!("https://{}", at(self.https.address().port()))], broker: Some(broker) }
+    }
+
     /// Where nodes find the broker.
     pub fn mqtt_address(&self) -> String {
         match &self.broker {
-            Some(broker) => broker.address().to_string(),
+            Some(broker) => own_address(broker.address()).to_string(),
             None => self.broker_address.clone(),
         }
     }
@@ -146,7 +161,7 @@ async fn broker(
 }
 
 /// The names of the listeners' certificate. An external broker shows the same one, so its host is among them.
-fn names(options: &ZoneOptions) -> Vec<String> {
+pub fn names(options: &ZoneOptions) -> Vec<String> {
     let mut names = options.link_names.clone();
     let external = options.broker.as_deref().and_then(|address| address.rsplit_once(':'));
     if let Some((host, _)) = external {
@@ -176,7 +191,7 @@ async fn broker_files_follow(dir: PathBuf, server: Wallet) {
 
 /// Where a listener is reached from its own host: one that listens everywhere answers on loopback, which
 /// its certificate names.
-fn own_address(mut address: SocketAddr) -> SocketAddr {
+pub fn own_address(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }

@@ -13,6 +13,7 @@ use node::layer::{BlobFetch, LayerStore};
 use node::legs::Places;
 use node::{BridgeNetwork, Engine, EngineConfig, NodeService};
 use sal::HostFacts;
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 use work::SharedClock;
 
@@ -23,6 +24,9 @@ use super::zone::credentials;
 const MEMORY_RESERVE: Bytes = Bytes::mib(256);
 /// How often unused image layers are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
+
+pub const BRIDGE_DEFAULT: &str = "banyan0";
+pub const CGROUP_DEFAULT: &str = "banyan";
 
 pub struct NodeOptions {
     pub name: Name,
@@ -60,6 +64,8 @@ impl NodeRole {
         };
         let issuer = Arc::new(RemoteIssuer::new(&me, &options.zone)?);
         let host = sal::host_facts(&options.data)?;
+        Marks { bridge: options.bridge.clone(), cgroup_parent: options.cgroup_parent.clone() }
+            .keep(&options.data);
         let network = BridgeNetwork::new(bridge(&options.bridge, &options.data).await?);
         let layers = LayerStore::open(options.data.join("layers"), Arc::new(Fetch(uplink.clone())))?;
         let mut config = EngineConfig::new(options.data.join("engine"), options.name.clone());
@@ -95,19 +101,43 @@ async fn layers_sweep(layers: LayerStore, service: NodeService) {
     }
 }
 
+/// What a node is called by in the kernel. It is kept beside its data, so that whoever clears up after it finds it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Marks {
+    pub bridge: String,
+    pub cgroup_parent: String,
+}
+
+impl Marks {
+    const FILE: &str = "marks.json";
+
+    /// Those of the last start; the usual ones where nothing was kept.
+    pub fn read(data: &Path) -> Self {
+        let kept = std::fs::read(data.join(Self::FILE)).ok();
+        let usual = || Self { bridge: BRIDGE_DEFAULT.to_owned(), cgroup_parent: CGROUP_DEFAULT.to_owned() };
+        kept.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(usual)
+    }
+
+    /// A disk that is full must not keep a node from starting.
+    fn keep(&self, data: &Path) {
+        let (path, text) = (data.join(Self::FILE), serde_json::to_vec(self).expect("plain data"));
+        if std::fs::read(&path).ok().as_ref() == Some(&text) {
+            return;
+        }
+        if let Err(error) = std::fs::write(&path, text) {
+            tracing::warn!(%error, "the names of the bridge and the cgroup are not kept for 'banyan down'");
+        }
+    }
+}
+
 /// Ends every instance of a node that does not run, and takes its network away. What was asked for stays
 /// asked for: the next start makes it true again.
-pub async fn clear(
-    data: &Path,
-    name: Name,
-    bridge_name: &str,
-    cgroup_parent: &str,
-    clock: SharedClock,
-) -> Result<usize> {
+pub async fn clear(data: &Path, name: Name, marks: &Marks, clock: SharedClock) -> Result<usize> {
+    let Marks { bridge: bridge_name, cgroup_parent } = marks;
     let bridge = bridge(bridge_name, data).await?;
     let layers = LayerStore::open(data.join("layers"), Arc::new(NoFetch))?;
     let mut config = EngineConfig::new(data.join("engine"), name);
-    config.cgroup_parent = cgroup_parent.to_owned();
+    config.cgroup_parent.clone_from(cgroup_parent);
     let engine =
         Engine::start(config, clock, Arc::new(layers), Arc::new(BridgeNetwork::new(bridge.clone()))).await?;
     let count = engine.observed().len();

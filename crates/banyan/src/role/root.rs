@@ -19,6 +19,8 @@ use root::{AdminCredentials, Cloud, Config, Endpoints, Running, State};
 use tokio::task::JoinHandle;
 use work::SharedClock;
 
+use super::listen::own_address;
+
 pub struct RootOptions {
     pub config: Config,
     /// Where zones come to.
@@ -41,6 +43,7 @@ pub struct RootRole {
     pub api: Running,
     pub admin: Option<AdminCredentials>,
     link: HttpsParent,
+    link_url: String,
     tree: TreeService,
     duties: Duties,
     state: State,
@@ -66,7 +69,9 @@ impl RootRole {
         let cloud =
             Cloud::among(config, state.clone(), dyn_tree, images, clock.clone(), master, &peers).await?;
         let link = link_start(&options, &ca, &tree, clock).await?;
-        duties.join(link_url(&options, &link), rest_url(&options), place(&data)).await?;
+        let url = link_url(&options, &link);
+        tree.link_url_set(url.clone());
+        duties.join(url.clone(), rest_url(&options), place(&data), options.link_names.clone()).await?;
         let beating = duties.clone();
         let mut tasks = vec![tokio::spawn(async move { beating.run().await })];
         tasks.extend(renewals(&options, &ca, &link, &peers));
@@ -80,7 +85,7 @@ impl RootRole {
         }
         let object = object_start(&options, &cloud).await?;
         let api = root::serve(cloud).await?;
-        Ok(Self { api, admin, link, tree, duties, state, object, tasks })
+        Ok(Self { api, admin, link, link_url: url, tree, duties, state, object, tasks })
     }
 
     /// Where REST is served.
@@ -93,14 +98,24 @@ impl RootRole {
         self.object.as_ref().map(|store| format!("http://{}", store.address()))
     }
 
-    /// Where zones come to.
+    /// Where zones on this machine come to.
     pub fn link_url(&self) -> String {
-        format!("https://{}", self.link.address())
+        format!("https://{}", own_address(self.link.address()))
+    }
+
+    /// Where zones come to by its first name.
+    pub fn link_url_named(&self) -> &str {
+        &self.link_url
     }
 
     /// A one-time token with which a zone of this name may join.
-    pub async fn zone_token(&self, name: &Name) -> Result<EnrollToken> {
-        self.tree.zone_token(Some(name.clone())).await?.token.parse()
+    pub async fn zone_token(&self, name: &Name, hosts: &[String]) -> Result<EnrollToken> {
+        self.tree.zone_token(Some(name.clone()), hosts.to_vec()).await?.token.parse()
+    }
+
+    /// Lets the listeners of a zone have these names, whoever else has them.
+    pub async fn zone_hosts_grant(&self, name: &Name, hosts: &[String]) -> Result<()> {
+        self.tree.hosts_grant(name, hosts).await
     }
 
     /// Ends in good order: other root servers take over at once.
@@ -189,7 +204,7 @@ async fn link_start(
     tree: &TreeService,
     clock: SharedClock,
 ) -> Result<HttpsParent> {
-    tree.join_with(ca.fingerprint());
+    tree.join_with(ca.fingerprint(), options.link_names.clone());
     let book = Arc::new(StoreBook::new(tree.clone()));
     let identity = Identity::new(Kind::Server, "root");
     let server = ca.issue_fresh(identity, &options.link_names, options.certificate_valid)?;

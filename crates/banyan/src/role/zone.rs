@@ -4,13 +4,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use link::{Credentials, EnrollToken, Kind, Parents, RemoteIssuer, TokenBook, Uplink, Wallet};
-use model::{Area, Check, Error, Light, Name, Result};
+use link::{
+    Credentials, EnrollToken, Kind, Newcomer, Parents, RemoteIssuer, TokenBook, Uplink, Wallet, listen_check,
+};
+use model::exchange::Doorway;
+use model::{Area, Error, Name, Result};
 use tokio::task::JoinHandle;
 use work::SharedClock;
 use zone::{LedgerBook, ZoneConfig, ZoneService};
 
-use super::listen::{Listeners, renewal};
+use super::listen::{Listeners, names, own_address, renewal};
 
 const TOKEN_VALID_MS: i64 = 60 * 60 * 1000;
 
@@ -33,6 +36,7 @@ pub struct ZoneOptions {
 /// A zone that runs until it is dropped.
 pub struct ZoneRole {
     listeners: Listeners,
+    doorway: Doorway,
     book: Arc<LedgerBook>,
     fingerprint: [u8; 32],
     clock: SharedClock,
@@ -43,7 +47,9 @@ impl ZoneRole {
     /// `token` is used the first time; later the certificate from then is.
     pub async fn start(options: ZoneOptions, token: Option<EnrollToken>, clock: SharedClock) -> Result<Self> {
         sal::folder_private(&options.data)?;
-        let me = Wallet::from(credentials(&options.data, &options.root, token, &options.name).await?);
+        listeners_check(&options)?;
+        let newcomer = Newcomer { name: options.name.clone(), hosts: names(&options) };
+        let me = Wallet::from(credentials(&options.data, &options.root, token, newcomer).await?);
         let uplink: Arc<dyn Uplink> = link::https_uplink(&me, &options.root)?;
         let mut config = ZoneConfig::new(options.name.clone(), options.data.clone());
         config.area = options.area;
@@ -55,14 +61,8 @@ impl ZoneRole {
         let book = service.book();
         let identity = options.data.join("identity");
         service.probe_add(Box::new(listeners.broker_probe(&options.name)));
-        let (shown, subject) = (me.clone(), options.name.clone());
-        service.probe_add(Box::new(move |now| {
-            let subject = format!("zone {subject}");
-            match shown.until() {
-                Ok(until) => zone::health::certificate(&subject, until, now),
-                Err(_) => Check::new("certificate", subject, Light::Red, "cannot be read", now),
-            }
-        }));
+        let doorway = listeners.doorway(&options);
+        service.doorway_set(doorway.clone());
         let running = service.clone();
         let owner = Arc::new(service);
         let tasks = vec![
@@ -71,14 +71,24 @@ impl ZoneRole {
             tokio::spawn(renewal(&me, &issuer, Vec::new(), identity).run()),
         ];
         let fingerprint = link::Issuer::fingerprint(issuer.as_ref());
-        Ok(Self { listeners, book, fingerprint, clock, tasks })
+        Ok(Self { listeners, doorway, book, fingerprint, clock, tasks })
     }
 
+    /// Where nodes on this machine come to.
     pub fn https_url(&self) -> String {
-        format!("https://{}", self.listeners.https.address())
+        format!("https://{}", own_address(self.listeners.https.address()))
     }
 
-    /// Where nodes find the broker.
+    /// Where nodes come to, by the zone's first name.
+    pub fn doorway(&self) -> &Doorway {
+        &self.doorway
+    }
+
+    pub fn https_port(&self) -> u16 {
+        self.listeners.https.address().port()
+    }
+
+    /// Where nodes on this machine find the broker.
     pub fn mqtt_address(&self) -> String {
         self.listeners.mqtt_address()
     }
@@ -98,6 +108,15 @@ impl Drop for ZoneRole {
     }
 }
 
+/// A zone that could not listen does not join: its token stays good, and nobody waits for it.
+fn listeners_check(options: &ZoneOptions) -> Result<()> {
+    listen_check(options.https_listen)?;
+    match options.broker {
+        Some(_) => Ok(()),
+        None => listen_check(options.mqtt_listen),
+    }
+}
+
 /// Whether a role with this data folder has its certificate already.
 pub fn joined(data: &std::path::Path) -> Result<bool> {
     Ok(Credentials::load(&data.join("identity"))?.is_some())
@@ -108,16 +127,18 @@ pub async fn credentials(
     data: &std::path::Path,
     parents: &Parents,
     token: Option<EnrollToken>,
-    name: &Name,
+    newcomer: impl Into<Newcomer>,
 ) -> Result<Credentials> {
     let dir = data.join("identity");
     if let Some(kept) = Credentials::load(&dir)? {
         return Ok(kept);
     }
+    let newcomer = newcomer.into();
     let token = token.ok_or_else(|| {
-        Error::invalid(format!("{name} has not joined yet")).hint("give it a token from 'banyan enroll'")
+        Error::invalid(format!("{} has not joined yet", newcomer.name))
+            .hint("give it a token from 'banyan enroll'")
     })?;
-    let credentials = link::enroll(parents, &token, name).await?;
+    let credentials = link::enroll(parents, &token, newcomer).await?;
     credentials.save(&dir)?;
     Ok(credentials)
 }

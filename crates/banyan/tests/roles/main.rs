@@ -4,6 +4,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod down;
+mod join;
+
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Child;
@@ -94,6 +97,20 @@ fn node_config(cloud: &Cloud, name: &str, https: u16, mqtt: u16, token: &str) ->
         token.trim(),
         tag = cloud.tag
     )
+}
+
+/// Root of a tree on this machine, and the command line of its operator.
+fn root_start<'a>(cloud: &'a Cloud, names: &str) -> (Role<'a>, Operator<'a>, u16) {
+    let (rest, link) = (free_port(), free_port());
+    let data = cloud.data().join("root");
+    let config = format!(
+        "data = \"{}\"\nlisten = \"127.0.0.1:{rest}\"\nlink_listen = \"127.0.0.1:{link}\"\nnames = [{names}]\n",
+        data.display()
+    );
+    let root = Role::start(cloud, "root", &config);
+    let admin: Value = serde_json::from_slice(&std::fs::read(data.join("admin.json")).unwrap()).unwrap();
+    let token = admin["token"].as_str().unwrap().to_owned();
+    (root, Operator { home: cloud, endpoint: format!("http://127.0.0.1:{rest}"), token }, link)
 }
 
 #[test]

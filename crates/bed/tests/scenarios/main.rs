@@ -1,8 +1,10 @@
 //! What happens when a host, a process or a link of a real cloud fails: real hosts, real containers.
 #![allow(clippy::unwrap_used)]
 
+mod install;
 mod link;
 mod node;
+mod roots;
 mod zone;
 
 use std::time::Duration;

@@ -21,6 +21,7 @@ use super::client::{ParentClient, Parents};
 use super::{PATH_BEAT, PATH_DESIRED, PATH_OBSERVED, Poll, Polled};
 use crate::limits::{BEAT, POLL_MAX, PUSH_WAIT, REFUSED_SAID_EVERY, REMOVED_PAUSE, REQUEST_WAIT};
 use crate::stream::ByteStream;
+use crate::turns::Numbers;
 use crate::uplink::{Backoff, Down, Inbox, Rarely, Uplink};
 use crate::vitals::{PulseSource, Vitals};
 use crate::wallet::Wallet;
@@ -59,7 +60,9 @@ impl Link {
         let mut backoff = Backoff::new();
         let mut refused = Rarely::new(REFUSED_SAID_EVERY);
         let mut failed = 0;
+        let numbers = Numbers::new();
         loop {
+            self.client.conn_set(numbers.next());
             let error = match self.beat().await {
                 Ok(()) => {
                     failed = 0;

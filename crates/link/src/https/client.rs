@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::routes::MESSAGE_MAX;
 use super::socket::pump;
-use super::{PATH_BLOB, PATH_STREAM};
+use super::{HEADER_CONN, PATH_BLOB, PATH_STREAM};
 use crate::limits::{BLOB_STALL, BODY_MAX, CONNECT_WAIT, FRAME_MAX, PARENTS_MAX, SMALL_BODY_MAX};
 use crate::stream::ByteStream;
 use crate::tls::client_config;
@@ -79,6 +79,8 @@ pub(crate) struct ParentClient {
     /// HTTP/1.1 for what is large, so that a blob never delays a beat.
     bulk: reqwest::Client,
     stream_tls: Arc<ClientConfig>,
+    /// The number of the connection that the exchange goes over, where there is one.
+    conn: Mutex<Option<u64>>,
 }
 
 impl ParentClient {
@@ -102,7 +104,13 @@ impl ParentClient {
             .build()
             .map_err(unusable)?;
         let used = AtomicUsize::new(0);
-        Ok(Self { parents, used, exchange_tls, exchange, bulk, stream_tls: Arc::new(bulk_tls) })
+        let (stream_tls, conn) = (Arc::new(bulk_tls), Mutex::default());
+        Ok(Self { parents, used, exchange_tls, exchange, bulk, stream_tls, conn })
+    }
+
+    /// What goes over the exchange from now on belongs to the connection with this number.
+    pub(crate) fn conn_set(&self, conn: u64) {
+        *self.conn.lock().unwrap_or_else(PoisonError::into_inner) = Some(conn);
     }
 
     /// Drops the exchange's connection, which may be dead without knowing it.
@@ -131,7 +139,7 @@ impl ParentClient {
     }
 
     /// Posts one message to whichever address takes it.
-    pub(crate) async fn post_any<B: Serialize, A: DeserializeOwned>(
+    pub(crate) async fn post_any<B: Serialize + Sync, A: DeserializeOwned + Send + 'static>(
         &self,
         path: &str,
         body: &B,
@@ -150,7 +158,7 @@ impl ParentClient {
     }
 
     /// Posts one message; `None` when the answer is empty.
-    pub(crate) async fn post<B: Serialize, A: DeserializeOwned>(
+    pub(crate) async fn post<B: Serialize + Sync, A: DeserializeOwned + Send + 'static>(
         &self,
         path: &str,
         body: &B,
@@ -161,22 +169,31 @@ impl ParentClient {
     }
 
     /// Makes a new connection with one message, and only then lets go of the old one.
-    pub(crate) async fn hand_over<B: Serialize>(&self, path: &str, body: &B, wait: Duration) -> Result<()> {
+    pub(crate) async fn hand_over<B: Serialize + Sync>(
+        &self,
+        path: &str,
+        body: &B,
+        wait: Duration,
+    ) -> Result<()> {
         let client = exchange_client(&self.exchange_tls)?;
         self.post_on::<B, ()>(&client, path, body, wait).await?;
         *self.exchange.lock().unwrap_or_else(PoisonError::into_inner) = client;
         Ok(())
     }
 
-    async fn post_on<B: Serialize, A: DeserializeOwned>(
+    async fn post_on<B: Serialize + Sync, A: DeserializeOwned + Send + 'static>(
         &self,
         client: &reqwest::Client,
         path: &str,
         body: &B,
         wait: Duration,
     ) -> Result<Option<A>> {
-        let body = wire::encode(body, BODY_MAX)?;
-        let request = client.post(format!("{}{path}", self.url())).body(body).timeout(wait);
+        let body = wire::encode_large(body, BODY_MAX).await?;
+        let mut request = client.post(format!("{}{path}", self.url())).body(body).timeout(wait);
+        let conn = *self.conn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(conn) = conn {
+            request = request.header(HEADER_CONN, conn);
+        }
         answer_read(request.send().await.map_err(unreachable_parent)?).await
     }
 
@@ -251,7 +268,9 @@ fn exchange_client(tls: &ClientConfig) -> Result<reqwest::Client> {
 }
 
 /// Reads an answer of bounded size, or the refusal.
-pub(crate) async fn answer_read<A: DeserializeOwned>(mut response: reqwest::Response) -> Result<Option<A>> {
+pub(crate) async fn answer_read<A: DeserializeOwned + Send + 'static>(
+    mut response: reqwest::Response,
+) -> Result<Option<A>> {
     if !response.status().is_success() {
         return Err(refusal(response).await);
     }
@@ -259,7 +278,7 @@ pub(crate) async fn answer_read<A: DeserializeOwned>(mut response: reqwest::Resp
         return Ok(None);
     }
     let body = body_read(&mut response, BODY_MAX).await?;
-    wire::decode(&body, BODY_MAX).map(Some)
+    wire::decode_large(body, BODY_MAX).await.map(Some)
 }
 
 async fn body_read(response: &mut reqwest::Response, max: usize) -> Result<Bytes> {

@@ -26,6 +26,8 @@ pub(crate) const PATH_STANDING: &str = "/link/v1/standing";
 pub(crate) const PATH_BEAT: &str = "/link/v1/beat";
 pub(crate) const PATH_STREAM: &str = "/link/v1/stream";
 pub(crate) const PATH_BLOB: &str = "/link/v1/blob";
+/// Names the connection of a child that exchanges over HTTPS, as a number; see [`crate::turns`].
+pub(crate) const HEADER_CONN: &str = "banyan-conn";
 pub(crate) const PATH_PEER_ASK: &str = "/link/v1/peer/ask";
 pub(crate) const PATH_PEER_TELL: &str = "/link/v1/peer/tell";
 pub(crate) const PATH_PEER_BLOB: &str = "/link/v1/peer/blob";

@@ -137,7 +137,11 @@ impl PeerClient {
         }
     }
 
-    pub async fn tell<Q: Serialize, A: DeserializeOwned>(&self, question: &Q, wait: Duration) -> Result<A> {
+    pub async fn tell<Q: Serialize + Sync, A: DeserializeOwned + Send + 'static>(
+        &self,
+        question: &Q,
+        wait: Duration,
+    ) -> Result<A> {
         let told = self.0.post(PATH_PEER_TELL, question, wait).await?;
         told.ok_or_else(|| Error::unavailable("the other root server gave no answer"))
     }

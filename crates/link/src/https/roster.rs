@@ -1,26 +1,31 @@
 //! Which children are connected over HTTPS, and the calls that wait for their next poll.
 //!
-//! A child is up from its first exchange on a connection until the last of its connections closes.
-//! Streams and blobs do not count: a child that exchanges over MQTT uses them too.
+//! A child is up from its first exchange on a connection until the last of its connections closes, unless it is
+//! reached over MQTT as well. Streams and blobs do not count: a child that exchanges over MQTT uses them too.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use model::exchange::Call;
-use model::{ChildId, Timestamp};
+use model::{ChildId, Error, Result, Timestamp};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
 use crate::identity::Identity;
-use crate::limits::CALLS_QUEUE_MAX;
+use crate::limits::{CALLS_QUEUE_MAX, TWINS_SAID_EVERY};
 use crate::parent::ParentHandler;
+use crate::turns::{Strange, Turn, Turns};
+use crate::uplink::Rarely;
 
 pub(super) struct Roster {
     handler: Arc<dyn ParentHandler>,
     calls: Calls,
     children: Mutex<HashMap<ChildId, Entry>>,
+    /// Which processes spoke for a child, by the numbers of their connections.
+    turns: Mutex<HashMap<ChildId, (Turns, Rarely)>>,
     /// What ends the connections, by whom they speak for.
     open: Mutex<HashMap<ChildId, Vec<(u64, CancellationToken)>>>,
     stop: CancellationToken,
@@ -37,12 +42,41 @@ type Queue = Arc<tokio::sync::Mutex<mpsc::Receiver<Call>>>;
 
 impl Roster {
     pub(super) fn new(handler: Arc<dyn ParentHandler>, calls: Calls, stop: CancellationToken) -> Self {
-        let (children, open) = (Mutex::default(), Mutex::default());
-        Self { handler, calls, children, open, stop, next: AtomicU64::new(0) }
+        let (children, turns, open) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { handler, calls, children, turns, open, stop, next: AtomicU64::new(0) }
+    }
+
+    /// Takes a message of the child's connection with this number. One that another took the place of is sent away:
+    /// where two hosts have one identity, each of them pauses longer and longer.
+    pub(super) fn turn(&self, child: &ChildId, conn: u64) -> Result<()> {
+        let strange = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let (turns, said) = turns
+                .entry(child.clone())
+                .or_insert_with(|| (Turns::default(), Rarely::new(TWINS_SAID_EVERY)));
+            let strange = match turns.take(conn, Instant::now()) {
+                Turn::Same => return Ok(()),
+                Turn::New(strange) => strange,
+                Turn::Late => {
+                    return Err(Error::conflict("another process speaks with this identity").hint(
+                        "if it was copied to a second host, let that one join with a token of its own",
+                    ));
+                }
+            };
+            if let Some(strange) = strange.filter(|_| said.due()) {
+                tracing::warn!(%child, "{}", strange.says());
+            }
+            strange
+        };
+        if strange == Some(Strange::Twin) {
+            self.handler.twins(child);
+        }
+        Ok(())
     }
 
     /// Closes the connections of one child, and its streams.
     pub(super) fn kick(&self, child: &ChildId) {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).remove(child);
         for (_, stop) in self.open().get(child).into_iter().flatten() {
             stop.cancel();
         }
@@ -96,12 +130,12 @@ impl Roster {
             let mut children = self.children();
             let Some(entry) = children.get_mut(child) else { return };
             entry.connections -= 1;
-            let last = entry.connections == 0;
-            if last {
-                self.calls.route_drop(child, &entry.route);
-                children.remove(child);
+            if entry.connections > 0 {
+                return;
             }
-            last
+            let route = entry.route.clone();
+            children.remove(child);
+            self.calls.route_drop(child, &route)
         };
         if last {
             self.handler.link_state(child, false);

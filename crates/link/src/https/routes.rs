@@ -18,14 +18,15 @@ use work::{Clock, SystemClock};
 use super::roster::{Connection, Roster};
 use super::socket::pump;
 use super::{
-    PATH_BEAT, PATH_BLOB, PATH_DESIRED, PATH_ENROLL, PATH_ISSUE, PATH_OBSERVED, PATH_STANDING, PATH_STREAM,
-    Poll, Polled,
+    HEADER_CONN, PATH_BEAT, PATH_BLOB, PATH_DESIRED, PATH_ENROLL, PATH_ISSUE, PATH_OBSERVED, PATH_STANDING,
+    PATH_STREAM, Poll, Polled,
 };
 use crate::ca::{IssueAsk, Issuer, issue_allowed};
 use crate::calls::Calls;
 use crate::enroll::{Desk, EnrollAsk};
 use crate::identity::{Children, Identity};
 use crate::limits::{BODY_MAX, FRAME_MAX, POLL_MAX, SMALL_BODY_MAX};
+use crate::page;
 use crate::parent::{BlobSource, ParentHandler, PeerHandler};
 use crate::stream::ByteStream;
 use crate::wire::{self, NotHolder, Removed};
@@ -126,6 +127,10 @@ impl FromRequestParts<Arc<Shared>> for Speaker {
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Answer<Self> {
         let Child(child, connection) = Child::from_request_parts(parts, shared).await?;
         shared.handler.holds().map_err(|holder| NotHolder(holder).error())?;
+        let conn = parts.headers.get(HEADER_CONN).and_then(|value| value.to_str().ok()?.parse().ok());
+        if let Some(conn) = conn {
+            shared.roster.turn(&child, conn)?;
+        }
         connection.exchanged(&child);
         Ok(Self(child))
     }
@@ -137,7 +142,7 @@ pub(super) fn answer<T: Serialize>(value: &T) -> Answer {
 
 async fn observed(State(shared): State<Arc<Shared>>, Speaker(child): Speaker, body: Bytes) -> Answer {
     shared.handler.heard(&child, None);
-    let observed = wire::decode(&body, BODY_MAX)?;
+    let observed = wire::decode_large(body, BODY_MAX).await?;
     answer(&shared.handler.observed(&child, observed).await?)
 }
 
@@ -155,7 +160,13 @@ async fn desired(State(shared): State<Arc<Shared>>, Speaker(child): Speaker, bod
     };
     tokio::select! {
         calls = shared.roster.calls_next(&child) => answer(&Polled { desired: None, calls }),
-        desired = newer => answer(&Polled { desired: Some(desired?), calls: Vec::new() }),
+        desired = newer => {
+            let polled = |desired| Polled { desired: Some(desired), calls: Vec::new() };
+            let page = page::fit(&*shared.handler, &child, have, desired?, BODY_MAX, polled).await;
+            Ok(page.inspect_err(|error| {
+                tracing::error!(%child, %error, "a desired set cannot be sent");
+            })?.into_response())
+        },
         () = tokio::time::sleep(POLL_MAX) => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
@@ -221,6 +232,11 @@ async fn issue(State(shared): State<Arc<Shared>>, Peer(peer, _): Peer, body: Byt
     if !ours || !issue_allowed(&peer, &ask.identity) {
         let text = format!("{peer} may not have a certificate for {}", ask.identity);
         return Err(Error::new(ErrorKind::Forbidden, text).into());
+    }
+    if !ask.sans.is_empty() {
+        shared.handler.hosts_allow(&peer.child_id(), &ask.sans).inspect_err(|error| {
+            tracing::warn!(%peer, %error, "a certificate was refused");
+        })?;
     }
     answer(&issuer.issue(ask).await?)
 }

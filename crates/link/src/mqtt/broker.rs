@@ -29,7 +29,7 @@ use crate::limits::{
     BROKER_QUEUE_MAX, CONNECT_WAIT, CONNECTIONS_MAX, KEEP_ALIVE_S, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX,
     REFUSALS_SAID_EVERY,
 };
-use crate::parent::ParentHandler;
+use crate::parent::{ParentHandler, listen_check};
 use crate::tls::provider_install;
 use crate::uplink::Rarely;
 use crate::wallet::Wallet;
@@ -105,7 +105,7 @@ async fn serve(config: BrokerConfig, listening: oneshot::Sender<Result<SocketAdd
     hooks.start().await;
     let mut changes = config.server.changes();
     let mut kicks = config.calls.kicks();
-    let (address, listener) = match port_check(config.listen).and_then(|()| bind(&config, config.listen)) {
+    let (address, listener) = match listen_check(config.listen).and_then(|()| bind(&config, config.listen)) {
         Ok(bound) => bound,
         Err(error) => return drop(listening.send(Err(error))),
     };
@@ -152,13 +152,6 @@ async fn kick(context: &ServerContext, child: &ChildId) {
     if let Err(error) = kicked.await {
         tracing::debug!(%child, %error, "a client was not there to be sent away");
     }
-}
-
-/// Several listeners may share the port while a certificate is exchanged. Nobody else may have it.
-fn port_check(listen: SocketAddr) -> Result<()> {
-    std::net::TcpListener::bind(listen).map(drop).map_err(|error| {
-        Error::unavailable(format!("the broker cannot listen on {listen}: {error}")).because(error)
-    })
 }
 
 fn bind(config: &BrokerConfig, listen: SocketAddr) -> Result<(SocketAddr, rmqtt::net::Listener)> {

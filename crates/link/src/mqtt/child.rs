@@ -30,11 +30,12 @@ use super::{
 };
 use crate::https::{PATH_STANDING, ParentClient, Parents};
 use crate::limits::{
-    BEAT, BODY_MAX, MQTT_CHILD_INFLIGHT_MAX, PACKET_MAX, REFUSED_SAID_EVERY, REMOVED_PAUSE, REQUEST_WAIT,
-    WELCOME_WAIT, WELCOMES_MAX,
+    ASIDE_OVER, BEAT, BODY_MAX, MQTT_CHILD_INFLIGHT_MAX, PACKET_MAX, REFUSED_SAID_EVERY, REMOVED_PAUSE,
+    REQUEST_WAIT, WELCOME_WAIT, WELCOMES_MAX,
 };
 use crate::stream::ByteStream;
 use crate::tls::client_config;
+use crate::turns::Numbers;
 use crate::uplink::{Backoff, Down, Inbox, Rarely, Uplink};
 use crate::vitals::{PulseSource, Vitals};
 use crate::wallet::Wallet;
@@ -58,6 +59,7 @@ pub fn mqtt_uplink(
         vitals: Vitals::default(),
         have: watch::Sender::new(None),
         session: Mutex::default(),
+        numbers: Numbers::new(),
     });
     let task = AbortOnDropHandle::new(tokio::spawn(link.clone().run()));
     Ok(Arc::new(MqttUplink { link, _task: task }))
@@ -79,6 +81,7 @@ struct Link {
     have: watch::Sender<Option<Revision>>,
     /// There while the parent hears us.
     session: Mutex<Option<Arc<Session>>>,
+    numbers: Numbers,
 }
 
 impl Link {
@@ -119,7 +122,7 @@ impl Link {
 
     /// One connection, from its first byte to its end.
     async fn connect(&self, backoff: &mut Backoff) -> Result<Infallible> {
-        let conn = rand::random();
+        let conn = self.numbers.next();
         let will = (topic(&self.me, Leaf::Gone), wire::encode(&Gone { conn }, PACKET_MAX)?);
         let (publisher, connection) = open(Options {
             client_id: self.me.clone(),
@@ -237,8 +240,18 @@ impl Link {
         }
     }
 
-    fn message(&self, session: &Session, topic: &str, payload: &Bytes) {
+    fn message(&self, session: &Arc<Session>, topic: &str, payload: &Bytes) {
         let taken = match topic_parse(topic) {
+            Some((_, Leaf::Desired)) if payload.len() > ASIDE_OVER => {
+                let (session, payload) = (session.clone(), payload.clone());
+                tokio::spawn(async move {
+                    match wire::decode_large(payload, BODY_MAX).await {
+                        Ok(newer) => session.newer(newer),
+                        Err(error) => tracing::warn!(%error, "a desired set of the parent is not understood"),
+                    }
+                });
+                Ok(())
+            }
             Some((_, Leaf::Welcome)) => wire::decode(payload, PACKET_MAX).map(|said| session.welcome(&said)),
             Some((_, Leaf::Desired)) => wire::decode(payload, BODY_MAX).map(|newer| session.newer(newer)),
             Some((_, Leaf::Ack)) => wire::decode(payload, PACKET_MAX).map(|acked| session.acked(acked)),
@@ -312,8 +325,9 @@ impl Session {
         }
     }
 
-    async fn send<T: Serialize>(&self, leaf: Leaf, message: &T) -> Result<bool> {
-        self.publisher.publish(topic(&self.me, leaf), wire::encode(message, PACKET_MAX)?).await
+    async fn send<T: Serialize + Sync>(&self, leaf: Leaf, message: &T) -> Result<bool> {
+        let payload = wire::encode_large(message, PACKET_MAX).await?;
+        self.publisher.publish(topic(&self.me, leaf), payload).await
     }
 
     fn welcome(&self, said: &Welcome) {

@@ -3,7 +3,7 @@
 //! The connection's task only sorts: a message of a child changes what is known of it, and its [`Worker`] does
 //! the rest. A child that only beats wakes nobody.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -20,12 +20,12 @@ use super::worker::{Seen, Worker};
 use super::{Beat, Gone, Have, Leaf, Newer, Wait, address_parse, child_of, filter_up, topic};
 use crate::calls::Calls;
 use crate::limits::{
-    CALLS_QUEUE_MAX, CONNS_ENDED_MAX, CONNS_OFTEN, CONNS_OFTEN_WITHIN, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX,
-    REFUSALS_MAX, REPORTS_QUEUE_MAX,
+    CALLS_QUEUE_MAX, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX, REFUSALS_MAX, REPORTS_QUEUE_MAX, TWINS_SAID_EVERY,
 };
 use crate::parent::ParentHandler;
 use crate::tls::client_config;
-use crate::uplink::Backoff;
+use crate::turns::{Strange, Turn, Turns};
+use crate::uplink::{Backoff, Rarely};
 use crate::wallet::Wallet;
 use crate::wire::{self, WireError};
 
@@ -92,10 +92,8 @@ type Refusals =
 /// What the connection's task holds of a child.
 struct Child {
     seen: watch::Sender<Seen>,
-    /// Connections that are over; what still comes of them is late.
-    ended: Vec<u64>,
-    /// When its latest connections began.
-    begun: VecDeque<Instant>,
+    turns: Turns,
+    said: Rarely,
     reports: mpsc::Sender<Bytes>,
     route: mpsc::Sender<Call>,
     _task: AbortOnDropHandle<()>,
@@ -110,27 +108,6 @@ impl Child {
     fn waits(&self, conn: u64, wait: Option<Wait>) {
         let seen = Seen { conn: Some(conn), wait };
         self.seen.send_if_modified(|now| std::mem::replace(now, seen) != seen);
-    }
-
-    fn ended_note(&mut self) {
-        if let Some(conn) = self.conn() {
-            if self.ended.len() >= CONNS_ENDED_MAX {
-                self.ended.remove(0);
-            }
-            self.ended.push(conn);
-        }
-    }
-
-    /// A connection began. True when there were so many of late that somebody should look.
-    fn begun_note(&mut self, now: Instant) -> bool {
-        self.begun.push_back(now);
-        let many = self.begun.len() >= CONNS_OFTEN;
-        let first = if many { self.begun.pop_front() } else { None };
-        let often = first.is_some_and(|first| now.duration_since(first) < CONNS_OFTEN_WITHIN);
-        if often {
-            self.begun.clear();
-        }
-        often
     }
 }
 
@@ -239,18 +216,14 @@ impl Hub {
     fn beat(self: &Arc<Self>, child: &ChildId, beat: &Beat) {
         let mut children = self.children();
         let known = children.entry(child.clone()).or_insert_with(|| self.child_start(child));
-        if known.ended.contains(&beat.conn) {
-            return;
-        }
+        let strange = match known.turns.take(beat.conn, Instant::now()) {
+            Turn::Late => return,
+            Turn::Same => None,
+            Turn::New(strange) => strange,
+        };
         let new = known.conn() != Some(beat.conn);
-        if new {
-            known.ended_note();
-            if known.begun_note(Instant::now()) {
-                tracing::warn!(
-                    %child,
-                    "it connected {CONNS_OFTEN} times within a minute: its link is bad, or two hosts have its identity"
-                );
-            }
+        if let Some(strange) = strange.filter(|_| known.said.due()) {
+            tracing::warn!(%child, "{}", strange.says());
         }
         known.waits(beat.conn, beat.wait);
         // Also when it is not new: the child may have been heard over HTTPS since, on a connection that ended.
@@ -258,6 +231,9 @@ impl Hub {
         drop(children);
         if new {
             self.handler.link_state(child, true);
+        }
+        if strange == Some(Strange::Twin) {
+            self.handler.twins(child);
         }
         self.handler.heard(child, Some(&beat.pulse));
     }
@@ -288,17 +264,19 @@ impl Hub {
         let Some(known) = children.get_mut(child).filter(|known| known.conn() == Some(gone.conn)) else {
             return;
         };
-        known.ended_note();
+        known.turns.end();
         known.seen.send_replace(Seen::default());
-        self.calls.route_drop(child, &known.route);
+        let last = self.calls.route_drop(child, &known.route);
         drop(children);
-        self.handler.link_state(child, false);
+        if last {
+            self.handler.link_state(child, false);
+        }
     }
 
     fn forget(&self, child: &ChildId) {
         let Some(known) = self.children().remove(child) else { return };
-        self.calls.route_drop(child, &known.route);
-        if known.conn().is_some() {
+        let last = self.calls.route_drop(child, &known.route);
+        if last && known.conn().is_some() {
             self.handler.link_state(child, false);
         }
     }
@@ -314,7 +292,8 @@ impl Hub {
             seen: seen.subscribe(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(worker.run(reported, calls)));
-        Child { seen, ended: Vec::new(), begun: VecDeque::new(), reports, route, _task: task }
+        let (turns, said) = (Turns::default(), Rarely::new(TWINS_SAID_EVERY));
+        Child { seen, turns, said, reports, route, _task: task }
     }
 
     fn children(&self) -> MutexGuard<'_, HashMap<ChildId, Child>> {

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use super::client::Publisher;
 use super::{Acked, Leaf, Newer, Report, Wait, Welcome, topic};
 use crate::limits::{BODY_MAX, HAVE_WAIT, PACKET_MAX, REQUEST_WAIT};
+use crate::page;
 use crate::parent::ParentHandler;
 use crate::uplink::Backoff;
 use crate::wire::{self, WireError};
@@ -82,15 +83,23 @@ impl Worker {
     /// Answers, and gives the child time to take it. A child that still waits for the same after that did not get it.
     async fn answer(&mut self, conn: u64, wait: Wait, newer: Result<Desired>) -> Result<()> {
         let seq = wait.seq;
-        let result = newer.map_err(|error| WireError::from(&error));
-        match self.send(Leaf::Desired, &Newer { conn, seq, result }).await {
-            Err(error) if error.kind == model::ErrorKind::TooLarge => {
-                tracing::error!(child = %self.child, %error, "a desired set cannot be sent");
-                let refused = Newer { conn, seq, result: Err(WireError::from(&error)) };
-                self.send(Leaf::Desired, &refused).await?;
+        let page = match newer {
+            Ok(desired) => {
+                let message = |desired| Newer { conn, seq, result: Ok(desired) };
+                page::fit(&*self.handler, &self.child, wait.have, desired, PACKET_MAX, message).await
             }
-            sent => sent?,
-        }
+            Err(error) => Err(error),
+        };
+        let payload = match page {
+            Ok(payload) => payload,
+            Err(error) => {
+                if error.kind == model::ErrorKind::TooLarge {
+                    tracing::error!(child = %self.child, %error, "a desired set cannot be sent");
+                }
+                wire::encode(&Newer { conn, seq, result: Err(WireError::from(&error)) }, PACKET_MAX)?
+            }
+        };
+        self.publish(Leaf::Desired, payload).await?;
         let taken = self.seen.wait_for(|seen| seen.conn != Some(conn) || seen.wait != Some(wait));
         let _ = tokio::time::timeout(HAVE_WAIT, taken).await;
         Ok(())
@@ -98,14 +107,14 @@ impl Worker {
 
     async fn reports(mut self, mut reports: mpsc::Receiver<Bytes>) {
         while let Some(payload) = reports.recv().await {
-            if let Err(error) = self.report(&payload).await {
+            if let Err(error) = self.report(payload).await {
                 tracing::warn!(child = %self.child, %error, "an observed set was not acknowledged");
             }
         }
     }
 
-    async fn report(&mut self, payload: &[u8]) -> Result<()> {
-        let Report { conn, seq, observed } = wire::decode(payload, BODY_MAX)?;
+    async fn report(&mut self, payload: Bytes) -> Result<()> {
+        let Report { conn, seq, observed } = wire::decode_large(payload, BODY_MAX).await?;
         if self.seen.borrow().conn != Some(conn) {
             return Ok(());
         }
@@ -125,9 +134,12 @@ impl Worker {
         }
     }
 
-    /// Publishes as soon as there is a connection to the broker, which is not waited for without end.
     async fn send<T: Serialize>(&mut self, leaf: Leaf, message: &T) -> Result<()> {
-        let payload = wire::encode(message, PACKET_MAX)?;
+        self.publish(leaf, wire::encode(message, PACKET_MAX)?).await
+    }
+
+    /// Publishes as soon as there is a connection to the broker, which is not waited for without end.
+    async fn publish(&mut self, leaf: Leaf, payload: Bytes) -> Result<()> {
         let connected =
             async { self.publisher.wait_for(Option::is_some).await.ok().and_then(|it| it.clone()) };
         let publisher = tokio::time::timeout(REQUEST_WAIT, connected).await.ok().flatten();

@@ -45,6 +45,10 @@ pub struct Parent {
     pub unknown: Mutex<Vec<ChildId>>,
     /// Set where another parent holds the duty.
     pub moved: Mutex<Option<Option<String>>>,
+    /// Names that children's listeners may have.
+    pub hosts: Mutex<Vec<String>>,
+    /// Children of which two processes spoke in turns.
+    pub twins: Mutex<Vec<ChildId>>,
 }
 
 impl Parent {
@@ -60,6 +64,8 @@ impl Parent {
             removed: Mutex::default(),
             unknown: Mutex::default(),
             moved: Mutex::default(),
+            hosts: Mutex::default(),
+            twins: Mutex::default(),
         })
     }
 
@@ -114,6 +120,14 @@ impl ParentHandler for Parent {
 
     fn holds(&self) -> Result<(), Option<String>> {
         self.moved.lock().unwrap().clone().map_or(Ok(()), Err)
+    }
+
+    fn hosts_allow(&self, _: &ChildId, hosts: &[String]) -> Result<()> {
+        link::hosts::hosts_allowed(hosts, &self.hosts.lock().unwrap())
+    }
+
+    fn twins(&self, child: &ChildId) {
+        self.twins.lock().unwrap().push(child.clone());
     }
 
     fn admits(&self, child: &ChildId) -> bool {

@@ -242,6 +242,7 @@ fn shared_error(error: &Arc<Error>) -> Error {
         message: error.message.clone(),
         field: error.field.clone(),
         hint: error.hint.clone(),
+        more: error.more.clone(),
         source: Some(Box::new(error.clone())),
     }
 }

@@ -14,12 +14,18 @@ use crate::tables::{DutyRecord, ServerRecord, encode, kind};
 impl Duties {
     /// Joins the other servers. A record from the same place is of an earlier life of ours and goes, so that a
     /// server that was killed takes up its duties at once when it is back.
-    pub async fn join(&self, link_url: String, endpoint: String, place: String) -> Result<()> {
+    pub async fn join(
+        &self,
+        link_url: String,
+        endpoint: String,
+        place: String,
+        names: Vec<String>,
+    ) -> Result<()> {
         let Some(shared) = &self.0.shared else { return Ok(()) };
         let snapshot = shared.state.snapshot();
         let old = snapshot.servers.values().filter(|row| row.place == place);
         let txn = old.fold(Txn::new(), |txn, row| txn.delete(kind::SERVER, &row.id, None));
-        let me = ServerRecord { id: shared.id.clone(), link_url, endpoint, place, beat: 0 };
+        let me = ServerRecord { id: shared.id.clone(), link_url, endpoint, place, names, beat: 0 };
         let me = shared.me.get_or_init(|| me);
         let sent = Instant::now();
         shared.state.commit(txn.put(kind::SERVER, &me.id, None, None, encode(me))).await?;

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use model::{Error, ErrorKind, Result};
+use model::{Error, ErrorKind, Result, shown};
 use serde::de::DeserializeOwned;
 
 use super::reply::Failure;
@@ -62,7 +62,7 @@ impl Pairs {
         match self.0.iter().find(|(name, _)| name != "tenant" && !known.contains(&name.as_str())) {
             None => Ok(()),
             Some((name, _)) => {
-                Err(Error::invalid(format!("there is no parameter '{}' here", name.escape_debug())).at(name))
+                Err(Error::invalid(format!("there is no parameter '{}' here", shown(name))).at(name))
             }
         }
     }
@@ -91,7 +91,7 @@ impl Pairs {
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
         let parse = |text: &str| {
             text.parse().map_err(|_| {
-                Error::invalid(format!("{name} must be a number, not '{}'", text.escape_debug())).at(name)
+                Error::invalid(format!("{name} must be a number, not '{}'", shown(text))).at(name)
             })
         };
         self.get(name).map(parse).transpose()
@@ -153,7 +153,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
         let key = key_of(request.headers())?;
         let bytes = body_read(request).await?;
-        let value = json_parse(&bytes)?;
+        let value = api::read::from_slice(&bytes)?;
         Ok(Self { value, bytes, key })
     }
 }
@@ -196,58 +196,5 @@ async fn drain(body: &mut axum::body::Body) {
         if left == 0 {
             return;
         }
-    }
-}
-
-/// Parses and names the field that is wrong.
-pub fn json_parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    // An absent body reads as an empty object, which says best what is missing.
-    let bytes = if bytes.is_empty() { b"{}" } else { bytes };
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        json_error(error.into_inner(), &path)
-    })?;
-    reader.end().map_err(|error| json_error(error, "."))?;
-    Ok(value)
-}
-
-fn json_error(error: serde_json::Error, path: &str) -> Error {
-    let text = error.to_string();
-    // For wrong contents the position in the text says less than the field.
-    let sentence = match error.classify() {
-        serde_json::error::Category::Data => text.rsplit_once(" at line ").map_or(text.as_str(), |(s, _)| s),
-        _ => return Error::invalid(format!("the body is not JSON: {text}")),
-    };
-    let named = Error::invalid(sentence);
-    match (path, sentence.strip_prefix("missing field `").and_then(|s| s.split('`').next())) {
-        (".", Some(field)) => named.at(field),
-        (path, Some(field)) => named.at(&format!("{path}.{field}")),
-        (".", None) => named,
-        (path, None) => named.at(path),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(body: &str, field: Option<&str>, says: &str) {
-        let error = json_parse::<api::InstanceCreate>(body.as_bytes()).expect_err("refused");
-        assert_eq!(error.field.as_deref(), field, "{error}");
-        assert!(error.message.contains(says), "{error}");
-    }
-
-    #[test]
-    fn a_wrong_body_is_told_by_field() {
-        check("", Some("name"), "missing field");
-        check("{", None, "not JSON");
-        check(r#"{"name":"a"} x"#, Some("spec"), "missing");
-        check(r#"{"name":"a","spec":{"image":"b"}} x"#, None, "not JSON");
-        check(r#"{"name":"A","spec":{"image":"b"}}"#, Some("name"), "is not a name");
-        check(r#"{"name":"a","spec":{}}"#, Some("spec.image"), "missing field");
-        check(r#"{"name":"a","spec":{"image":"b","memroy":1}}"#, Some("spec.memroy"), "unknown field");
-        check(r#"{"name":"a","spec":{"image":"b","cpu":"lots"}}"#, Some("spec.cpu"), "not an amount");
-        check("[]", None, "");
     }
 }

@@ -1,6 +1,6 @@
 //! Handlers of zones, nodes, enrolment and history.
 
-use api::{EnrolmentCreate, NodeLabels, PlaceModeSet};
+use api::{EnrolmentCreate, NodeLabels, PlaceModeSet, ZoneHosts};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -74,6 +74,15 @@ pub async fn zone_mode(
     body: Body<PlaceModeSet>,
 ) -> Reply {
     ok(zone::mode(&cloud, &caller, &name, body.value).await?)
+}
+
+pub async fn zone_hosts(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    Item(name): Item,
+    body: Body<ZoneHosts>,
+) -> Reply {
+    ok(zone::hosts_add(&cloud, &caller, &name, body.value).await?)
 }
 
 pub async fn zone_remove(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api::{App, AppCreate, AppUpdate, AppWorkload, Page};
 use model::workload::{APP_WORKLOADS_MAX, DESCRIPTION_BYTES_MAX};
-use model::{AppId, Error, Name, Result, TenantId};
+use model::{AppId, Error, Faults, Name, Result, TenantId, shown};
 use store::Txn;
 
 use super::once::{Once, once};
@@ -21,24 +21,22 @@ use crate::workload::record;
 pub const FILTERS: &[&str] = &["name"];
 
 fn validate(description: &str, workloads: &[AppWorkload]) -> Result<()> {
+    let mut faults = Faults::default();
     if description.len() > DESCRIPTION_BYTES_MAX {
-        return Err(Error::invalid(format!("a description has at most {DESCRIPTION_BYTES_MAX} bytes"))
-            .at("description"));
+        faults.add("description", format!("a description has at most {DESCRIPTION_BYTES_MAX} bytes"));
     }
     if workloads.len() > APP_WORKLOADS_MAX {
-        return Err(
-            Error::invalid(format!("an app has at most {APP_WORKLOADS_MAX} workloads")).at("workloads")
-        );
+        faults.add("workloads", format!("an app has at most {APP_WORKLOADS_MAX} workloads"));
     }
     let mut names = BTreeSet::new();
-    for (index, one) in workloads.iter().enumerate() {
+    for (index, one) in workloads.iter().enumerate().take(APP_WORKLOADS_MAX) {
         let place = format!("workloads[{index}]");
-        workload::validate(&one.name, &one.spec).map_err(|error| error.at(&place))?;
+        faults.inside(&place, one.spec.validate_as(&one.name));
         if !names.insert(&one.name) {
-            return Err(Error::invalid(format!("the workload '{}' is named twice", one.name)).at(&place));
+            faults.add(&place, format!("the workload '{}' is named twice", one.name));
         }
     }
-    Ok(())
+    faults.done()
 }
 
 pub async fn create(cloud: &Cloud, caller: &Caller, body: AppCreate, key: Option<&Once>) -> Result<App> {
@@ -108,9 +106,7 @@ fn journal(txn: Txn, cloud: &Cloud, caller: &Caller, record: &AppRecord, verb: &
 }
 
 pub fn find<'a>(snapshot: &'a Snapshot, caller: &Caller, name: &str) -> Result<&'a Row<AppRecord>> {
-    snapshot
-        .app(&caller.tenant, name)
-        .ok_or_else(|| Error::not_found(format!("app '{}'", name.escape_debug())))
+    snapshot.app(&caller.tenant, name).ok_or_else(|| Error::not_found(format!("app '{}'", shown(name))))
 }
 
 /// One that is not being deleted.

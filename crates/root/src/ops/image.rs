@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use api::{Image, ImagePull, Page};
-use model::{Digest, Error, ErrorKind, ImageId, Name, Result};
+use model::{Digest, Error, ErrorKind, ImageId, Name, Result, shown};
 use store::Txn;
 use tokio::io::AsyncRead;
 
@@ -181,7 +181,7 @@ pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Image>
 fn find<'a>(snapshot: &'a Snapshot, caller: &Caller, name: &str) -> Result<&'a Row<ImageRecord>> {
     snapshot
         .image_usable(&caller.tenant, name)
-        .ok_or_else(|| Error::not_found(format!("image '{}'", name.escape_debug())))
+        .ok_or_else(|| Error::not_found(format!("image '{}'", shown(name))))
 }
 
 pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Image> {

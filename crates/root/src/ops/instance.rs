@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::{Instance, InstanceCreate, InstanceWhy, Page};
 use imbl::OrdMap;
-use model::{Error, InstanceId, Name, Phase, Result, Run};
+use model::{Error, InstanceId, Name, Phase, Result, Run, shown};
 use store::{CommitError, Txn};
 
 use super::once::{Once, once};
@@ -102,7 +102,7 @@ fn create_plan(
 
 fn image_find<'a>(snapshot: &'a Snapshot, caller: &Caller, name: &str) -> Result<&'a Row<ImageRecord>> {
     snapshot.image_usable(&caller.tenant, name).ok_or_else(|| {
-        Error::invalid(format!("there is no image '{}'", name.escape_debug())).at("spec.image").hint(
+        Error::invalid(format!("there is no image '{}'", shown(name))).at("spec.image").hint(
             "'banyan image list' shows those there are; 'banyan image import' and 'image pull' bring more",
         )
     })
@@ -144,7 +144,7 @@ fn journal(
 pub fn find<'a>(snapshot: &'a Snapshot, caller: &Caller, name: &str) -> Result<&'a Entry> {
     snapshot
         .entry(&caller.tenant, name)
-        .ok_or_else(|| Error::not_found(format!("instance '{}'", name.escape_debug())))
+        .ok_or_else(|| Error::not_found(format!("instance '{}'", shown(name))))
 }
 
 pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Instance> {
@@ -204,15 +204,22 @@ async fn change(
         if new == ***old {
             return Ok(view::instance(&snapshot, entry));
         }
-        let txn = Txn::new().update(kind::INSTANCE, &old.id, old.version, encode(&new));
+        let mut txn = Txn::new().update(kind::INSTANCE, &old.id, old.version, encode(&new));
+        let mut reserved = None;
+        if entry.rests() && new.run == Run::Running {
+            reserved = Some(quota::reserve_start(cloud, entry).await?);
+            txn = quota::gate_pass(cloud, &snapshot, &old.tenant, txn);
+        }
         let txn = journal(txn, cloud, caller, &new, verb, format!("{verb} asked for"));
-        match cloud.state.try_commit(txn).await {
+        let done = cloud.state.try_commit(txn).await;
+        drop(reserved);
+        match done {
             Ok(committed) => {
                 let instance = Versioned { version: committed.versions[0], value: new.into() };
                 cloud.tree.wake();
                 return Ok(view::instance(&snapshot, &Entry { instance, status: entry.status.clone() }));
             }
-            Err(error) if raced(&error) && seen.is_none() => race_wait(cloud).await,
+            Err(error) if (raced(&error) && seen.is_none()) || gate_taken(&error) => race_wait(cloud).await,
             Err(error) => return Err(commit_error(error)),
         }
     }

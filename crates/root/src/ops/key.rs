@@ -3,7 +3,7 @@
 use api::{AccessKey, AccessKeyCreated, Page};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use model::{AccessKeyId, Error, Result, Role};
+use model::{AccessKeyId, Error, Result, Role, shown};
 use store::Txn;
 use zeroize::Zeroizing;
 
@@ -105,7 +105,7 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, id: &str) -> Result<()> {
         .keys
         .get(&AccessKeyId(id.to_owned()))
         .filter(|row| visible(caller, row))
-        .ok_or_else(|| Error::not_found(format!("access key '{}'", id.escape_debug())))?;
+        .ok_or_else(|| Error::not_found(format!("access key '{}'", shown(id))))?;
     let txn = Txn::new().delete(kind::KEY, &row.id, Some(row.version));
     cloud.state.commit(journal(txn, cloud, caller, row, "delete")).await.map(drop)
 }

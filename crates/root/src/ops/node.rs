@@ -4,7 +4,7 @@ use api::{Node, NodeLabels, Page, PlaceModeSet};
 use futures::StreamExt;
 use model::constraint::labels_validate;
 use model::exchange::{Ask, NodeReport};
-use model::{Error, Result, Sample, Timestamp};
+use model::{Error, Result, Sample, Timestamp, shown};
 use store::Txn;
 
 use super::instance_ask::{ASK_TIMEOUT, late, read};
@@ -56,7 +56,7 @@ async fn nodes(cloud: &Cloud, zone: Option<&str>) -> Result<Vec<Node>> {
             snapshot
                 .zone_find(name)
                 .cloned()
-                .ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())).at("zone"))?,
+                .ok_or_else(|| Error::not_found(format!("zone '{}'", shown(name))).at("zone"))?,
         ],
         None => snapshot.zones.values().filter(|z| cloud.tree.zone_live(&z.id)).cloned().collect(),
     };
@@ -89,8 +89,10 @@ fn view(zone: &ZoneRecord, report: NodeReport) -> Node {
         last_seen: report.last_seen,
         reserved: report.reserved,
         instances: report.instances,
+        resting: report.resting,
         mode: report.mode,
         left: report.left,
+        remaining: report.remaining,
         usage: report.usage,
         clock_ahead_ms: report.clock_ahead_ms,
         certificate_until: report.certificate_until,
@@ -106,7 +108,7 @@ pub async fn get(cloud: &Cloud, name: &str, zone: Option<&str>) -> Result<Node> 
         .filter(|node| node.id == name || node.name.as_str() == name)
         .collect();
     match found.len() {
-        0 => Err(Error::not_found(format!("node '{}'", name.escape_debug()))),
+        0 => Err(Error::not_found(format!("node '{}'", shown(name)))),
         1 => Ok(found.remove(0)),
         _ => Err(Error::conflict(format!("several zones have a node '{name}'"))
             .hint("say which zone")
@@ -210,12 +212,10 @@ pub async fn remove(
     force: bool,
 ) -> Result<()> {
     let (node, zone) = find(cloud, name, zone).await?;
-    if !force && node.alive && node.instances > 0 {
-        return Err(Error::conflict(format!(
-            "the node '{}' is alive and holds {} instances",
-            node.name, node.instances
-        ))
-        .hint(format!("empty it with 'banyan node drain {}', or remove it with --force", node.name)));
+    let held = node.instances.saturating_sub(node.resting);
+    if !force && node.alive && held > 0 {
+        return Err(Error::conflict(format!("the node '{}' is alive and holds {held} instances", node.name))
+            .hint(format!("empty it with 'banyan node drain {}', or remove it with --force", node.name)));
     }
     order(cloud, &zone, Ask::Remove { node: node.name.clone(), force }).await?;
     let message = format!("removed from zone {}; its certificate is never let in again", zone.name);

@@ -1,7 +1,7 @@
 //! Parts of lists: limit, cursor, and the filters that several resources share.
 
 use model::constraint::Labels;
-use model::{Error, Result};
+use model::{Error, Result, shown};
 
 pub const LIMIT_DEFAULT: usize = 100;
 pub const LIMIT_MAX: usize = 1000;
@@ -32,7 +32,7 @@ impl Query {
                 _ => {
                     return Err(Error::invalid(format!(
                         "there is no parameter '{}' here; there are limit, after, tenant{}{}",
-                        field.escape_debug(),
+                        shown(field),
                         if known.is_empty() { "" } else { ", " },
                         known.join(", ")
                     ))
@@ -67,7 +67,7 @@ impl Query {
 
 fn limit_parse(text: &str) -> Result<usize> {
     text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit)).ok_or_else(|| {
-        Error::invalid(format!("limit must be a number from 1 to {LIMIT_MAX}, not '{}'", text.escape_debug()))
+        Error::invalid(format!("limit must be a number from 1 to {LIMIT_MAX}, not '{}'", shown(text)))
             .at("limit")
     })
 }

@@ -13,7 +13,7 @@ use model::{Bytes, Cpu, Error, ErrorKind, InstanceId, InstanceSpec, Quota, Resul
 use store::Txn;
 
 use crate::cloud::{Caller, Cloud};
-use crate::state::Snapshot;
+use crate::state::{Entry, Snapshot};
 use crate::tables::{GateRecord, encode, kind};
 
 /// What is on its way of each tenant that has a quota.
@@ -68,7 +68,7 @@ fn within(quota: &Quota, used: Usage, more: Usage) -> Result<()> {
         )
         .hint("delete something, or ask an operator for a larger quota")
     };
-    if let Some(limit) = quota.instances.filter(|limit| sum.instances > *limit) {
+    if let Some(limit) = quota.instances.filter(|limit| more.instances > 0 && sum.instances > *limit) {
         return Err(exceeded("instances:", limit.to_string(), used.instances.to_string(), "1 more".into()));
     }
     if let Some(limit) = quota.cpu.filter(|limit| sum.cpu > *limit) {
@@ -113,6 +113,28 @@ pub(crate) async fn reserve_some(
     ids: &[InstanceId],
     spec: &InstanceSpec,
 ) -> Result<(Reservation, Arc<Snapshot>, Option<Error>)> {
+    let more = Usage { instances: 1, cpu: spec.cpu, memory: spec.memory };
+    reserve_each(cloud, tenant, ids, more).await
+}
+
+/// Counts an instance at rest that is to run again.
+pub(crate) async fn reserve_start(cloud: &Cloud, entry: &Entry) -> Result<Reservation> {
+    let (whole, now) = (entry.usage_awake(), entry.usage());
+    let more = Usage { instances: whole.instances - now.instances, ..whole };
+    let ids = std::slice::from_ref(&entry.instance.id);
+    let (reservation, _, short) = reserve_each(cloud, &entry.instance.tenant, ids, more).await?;
+    match short {
+        None => Ok(reservation),
+        Some(error) => Err(error),
+    }
+}
+
+async fn reserve_each(
+    cloud: &Cloud,
+    tenant: &TenantId,
+    ids: &[InstanceId],
+    more: Usage,
+) -> Result<(Reservation, Arc<Snapshot>, Option<Error>)> {
     let snapshot = cloud.state.snapshot();
     let quota = quota_of(&snapshot, tenant)?;
     if quota == Quota::default() {
@@ -123,7 +145,6 @@ pub(crate) async fn reserve_some(
         true => Some(gate.turn.clone().lock_owned().await),
         false => None,
     };
-    let more = Usage { instances: 1, cpu: spec.cpu, memory: spec.memory };
     let mut flying = lock(&gate.flying);
     // Taken under the lock: whoever left the count before is in this snapshot.
     let snapshot = cloud.state.snapshot();
@@ -134,7 +155,7 @@ pub(crate) async fn reserve_some(
     for id in ids {
         if within(&quota, sum, more).is_err() && short.is_none() {
             // Close to the limit it matters that nothing is counted twice.
-            let unseen = flying.iter().filter(|(id, _)| !snapshot.instances.contains_key(*id));
+            let unseen = flying.iter().filter(|(id, _)| !snapshot.awake(id));
             sum = unseen.fold(used, |sum, (_, one)| plus(sum, *one));
         }
         if let Err(error) = within(&quota, sum, more) {

@@ -1,7 +1,7 @@
 //! Tenants and their quotas; for operators.
 
 use api::{Page, Tenant, TenantCreate};
-use model::{Error, Quota, Result, TenantId};
+use model::{Error, Quota, Result, TenantId, shown};
 use store::Txn;
 
 use super::once::{Once, once};
@@ -60,7 +60,7 @@ fn journal(txn: Txn, cloud: &Cloud, caller: &Caller, row: &TenantRecord, verb: &
 }
 
 fn find<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Row<TenantRecord>> {
-    snapshot.tenant_by_name(name).ok_or_else(|| Error::not_found(format!("tenant '{}'", name.escape_debug())))
+    snapshot.tenant_by_name(name).ok_or_else(|| Error::not_found(format!("tenant '{}'", shown(name))))
 }
 
 pub fn get(cloud: &Cloud, name: &str) -> Result<Tenant> {

@@ -1,7 +1,7 @@
 //! API tokens: one's own, and for admins those of the tenant.
 
 use api::{Page, Token, TokenCreate, TokenCreated};
-use model::{Error, ErrorKind, Result, Role, TokenId};
+use model::{Error, ErrorKind, Result, Role, TokenId, shown};
 use store::Txn;
 
 use super::once::{Once, once};
@@ -116,7 +116,7 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, id: &str) -> Result<()> {
         .ok()
         .and_then(|id| snapshot.tokens.get(&id))
         .filter(|row| visible(caller, row))
-        .ok_or_else(|| Error::not_found(format!("token '{}'", id.escape_debug())))?;
+        .ok_or_else(|| Error::not_found(format!("token '{}'", shown(id))))?;
     let txn = Txn::new().delete(kind::TOKEN, &row.id, Some(row.version));
     cloud.state.commit(journal(txn, cloud, caller, row, "delete")).await.map(drop)
 }

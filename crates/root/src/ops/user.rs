@@ -1,7 +1,7 @@
 //! Users of a tenant; for its admins.
 
 use api::{PasswordChange, User, UserCreate, UserUpdate};
-use model::{Error, ErrorKind, Name, Result, Role, UserId};
+use model::{Error, ErrorKind, Name, Result, Role, UserId, shown};
 use store::Txn;
 
 use super::once::{Once, once};
@@ -94,7 +94,7 @@ fn journal(txn: Txn, cloud: &Cloud, caller: &Caller, row: &UserRecord, verb: &st
 }
 
 fn find<'a>(snapshot: &'a Snapshot, caller: &Caller, name: &str) -> Result<&'a Row<UserRecord>> {
-    let unknown = || Error::not_found(format!("user '{}'", name.escape_debug()));
+    let unknown = || Error::not_found(format!("user '{}'", shown(name)));
     let parsed: Name = name.parse().map_err(|_| unknown())?;
     snapshot.user_by_name(&caller.tenant, &parsed).ok_or_else(unknown)
 }

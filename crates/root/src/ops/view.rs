@@ -2,6 +2,7 @@
 
 use model::{Name, Phase, WorkloadPhase};
 
+use super::zone::Held;
 use crate::cloud::Cloud;
 use crate::state::{Entry, Row, Snapshot};
 use crate::tables::{
@@ -175,21 +176,23 @@ pub fn key(snapshot: &Snapshot, record: &Row<KeyRecord>) -> api::AccessKey {
     }
 }
 
-/// Operators also see the details; `instances` is then how many it holds.
-pub fn zone(cloud: &Cloud, record: &ZoneRecord, instances: Option<u64>) -> api::Zone {
+/// Operators also see the details; `held` is then how many it holds.
+pub fn zone(cloud: &Cloud, record: &ZoneRecord, held: Option<Held>) -> api::Zone {
+    let emptied = record.mode.empties() && held.is_some();
+    let report = emptied.then(|| cloud.tree.zone_report(&record.id)).flatten();
+    let (left, remaining) = report.map(|report| (report.left, report.remaining)).unwrap_or_default();
     api::Zone {
         id: record.id.clone(),
         name: record.name.clone(),
         live: cloud.tree.zone_live(&record.id),
-        details: instances.map(|instances| api::place::ZoneDetails {
+        details: held.map(|held| api::place::ZoneDetails {
             enrolled_at: record.enrolled_at,
             last_seen: cloud.tree.zone_last_seen(&record.id),
-            instances,
+            instances: held.instances,
+            resting: held.resting,
             mode: record.mode,
-            left: match record.mode.empties() {
-                true => cloud.tree.zone_report(&record.id).and_then(|report| report.left),
-                false => None,
-            },
+            left,
+            remaining,
             facts: record.facts.clone().map(Into::into),
         }),
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use api::{
     Page, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate,
 };
-use model::workload::{Overlap, REPLICAS_MAX, WORKLOAD_NAME_MAX, WorkloadPhase};
-use model::{AppId, Error, ImageManifest, Mode, Name, Result, TenantId, WorkloadSpec};
+use model::workload::{Overlap, REPLICAS_MAX, WorkloadPhase};
+use model::{AppId, Error, ImageManifest, Mode, Name, Result, TenantId, WorkloadSpec, shown};
 use store::Txn;
 
 use super::instance::{busy, race_wait};
@@ -23,27 +23,12 @@ use crate::workload::record::{self, By};
 /// The filters of [`list`].
 pub const FILTERS: &[&str] = &["name", "app", "phase"];
 
-/// Checks what can be checked before anything is looked up.
-pub(super) fn validate(name: &Name, spec: &WorkloadSpec) -> Result<()> {
-    if name.as_str().len() > WORKLOAD_NAME_MAX {
-        return Err(Error::invalid(format!(
-            "the name of a workload has at most {WORKLOAD_NAME_MAX} characters, because those of its instances are longer"
-        ))
-        .at("name"));
-    }
-    validate_spec(spec)
-}
-
-pub(super) fn validate_spec(spec: &WorkloadSpec) -> Result<()> {
-    spec.validate().map_err(|error| error.at("spec"))
-}
-
 /// The image that a template names, as it is now.
 pub(super) fn image_of(snapshot: &Snapshot, tenant: &TenantId, spec: &WorkloadSpec) -> Result<ImageManifest> {
     let name = &spec.instance.image;
     let found = snapshot.image_usable(tenant, name).map(|image| image.manifest.clone());
     found.ok_or_else(|| {
-        Error::invalid(format!("there is no image '{}'", name.escape_debug()))
+        Error::invalid(format!("there is no image '{}'", shown(name)))
             .at("spec.instance.image")
             .hint("'banyan image list' shows those there are")
     })
@@ -55,7 +40,7 @@ pub async fn create(
     body: WorkloadCreate,
     key: Option<&Once>,
 ) -> Result<Workload> {
-    validate(&body.name, &body.spec)?;
+    body.spec.validate_as(&body.name)?;
     once(cloud, key, async || create_now(cloud, caller, &body, key).await).await
 }
 
@@ -124,7 +109,7 @@ pub(super) fn journal(
 pub fn find<'a>(snapshot: &'a Snapshot, caller: &Caller, name: &str) -> Result<&'a Row<WorkloadRecord>> {
     snapshot
         .workload(&caller.tenant, name)
-        .ok_or_else(|| Error::not_found(format!("workload '{}'", name.escape_debug())))
+        .ok_or_else(|| Error::not_found(format!("workload '{}'", shown(name))))
 }
 
 pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Workload> {
@@ -169,8 +154,9 @@ pub async fn update(
     body: WorkloadUpdate,
     seen: Option<i64>,
 ) -> Result<Workload> {
-    validate_spec(&body.spec)?;
+    body.spec.validate().map_err(|error| error.at("spec"))?;
     change(cloud, caller, name, seen, "update", |snapshot, record| {
+        body.spec.validate_as(&record.name)?;
         spec_take(snapshot, record, body.spec.clone(), &by(cloud, caller))?;
         Ok(format!("revision {}", record.revision))
     })

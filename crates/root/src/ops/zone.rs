@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use api::{EnrolRole, Enrolment, EnrolmentCreate, Page, PlaceModeSet, Zone};
-use model::exchange::Ask;
-use model::{Error, Result, Sample, Timestamp, ZoneId};
+use api::{EnrolRole, Enrolment, EnrolmentCreate, Page, PlaceModeSet, Zone, ZoneHosts};
+use link::hosts::{host_key, hosts_check};
+use model::exchange::{Ask, Doorway};
+use model::{Error, Result, Sample, Timestamp, ZoneId, shown};
 use store::Txn;
 
 use super::page::{Query, cut, glob};
@@ -16,15 +17,27 @@ use crate::tables::{RemovedRecord, ZoneRecord, encode, kind};
 
 pub const FILTERS: &[&str] = &["name", "live"];
 
-/// How many instances each zone holds; counted for operators only.
-fn counts(snapshot: &Snapshot, caller: &Caller) -> Option<HashMap<ZoneId, u64>> {
-    caller.principal.is_operator().then(|| {
-        let mut counts = HashMap::new();
-        for zone in snapshot.statuses.values().filter_map(|status| status.zone.as_ref()) {
-            *counts.entry(zone.clone()).or_default() += 1;
-        }
-        counts
-    })
+/// How many instances a zone holds, and how many of them are at rest.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Held {
+    pub instances: u64,
+    pub resting: u64,
+}
+
+fn held(snapshot: &Snapshot) -> HashMap<ZoneId, Held> {
+    let mut counts: HashMap<ZoneId, Held> = HashMap::new();
+    for (id, status) in &snapshot.statuses {
+        let Some(zone) = &status.zone else { continue };
+        let count = counts.entry(zone.clone()).or_default();
+        count.instances += 1;
+        count.resting += u64::from(!snapshot.awake(id));
+    }
+    counts
+}
+
+/// Counted for operators only.
+fn counts(snapshot: &Snapshot, caller: &Caller) -> Option<HashMap<ZoneId, Held>> {
+    caller.principal.is_operator().then(|| held(snapshot))
 }
 
 pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Zone>> {
@@ -45,7 +58,9 @@ pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Zone>>
         .filter_map(|(_, id)| snapshot.zones.get(id))
         .filter(|zone| live.is_none_or(|live| cloud.tree.zone_live(&zone.id) == live))
         .take(query.limit + 1)
-        .map(|zone| view::zone(cloud, zone, counts.as_ref().map(|c| c.get(&zone.id).copied().unwrap_or(0))))
+        .map(|zone| {
+            view::zone(cloud, zone, counts.as_ref().map(|c| c.get(&zone.id).copied().unwrap_or_default()))
+        })
         .collect();
     let next = cut(&mut items, query.limit, |zone| zone.name.to_string());
     Ok(Page { items, next, seq: snapshot.seq })
@@ -55,11 +70,11 @@ pub fn get(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Zone> {
     let snapshot = cloud.state.snapshot();
     let zone = find(&snapshot, name)?;
     let counts = counts(&snapshot, caller);
-    Ok(view::zone(cloud, zone, counts.map(|c| c.get(&zone.id).copied().unwrap_or(0))))
+    Ok(view::zone(cloud, zone, counts.map(|c| c.get(&zone.id).copied().unwrap_or_default())))
 }
 
 fn find<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Row<ZoneRecord>> {
-    snapshot.zone_find(name).ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())))
+    snapshot.zone_find(name).ok_or_else(|| Error::not_found(format!("zone '{}'", shown(name))))
 }
 
 /// Takes the line into the transaction that changes the zone.
@@ -111,10 +126,11 @@ pub async fn mode(cloud: &Cloud, caller: &Caller, name: &str, set: PlaceModeSet)
 /// Forgets a zone for good: its certificate is never let in again, and what it held is placed elsewhere.
 pub async fn remove(cloud: &Cloud, caller: &Caller, name: &str, force: bool) -> Result<()> {
     changed(cloud, name, |snapshot, zone| {
-        let held = snapshot.statuses.values().filter(|status| status.zone.as_ref() == Some(&zone.id)).count();
-        if !force && held > 0 && cloud.tree.zone_live(&zone.id) {
+        let held = held(snapshot).remove(&zone.id).unwrap_or_default();
+        let (held, resting) = (held.instances - held.resting, held.resting);
+        if !force && held > 0 && !cloud.tree.zone_lapsed(&zone.id) {
             return Err(Error::conflict(format!(
-                "the zone '{}' is connected and holds {held} instances",
+                "the zone '{}' lives and holds {held} instances",
                 zone.name
             ))
             .hint(format!("empty it with 'banyan zone drain {}', or remove it with --force", zone.name)));
@@ -128,7 +144,10 @@ pub async fn remove(cloud: &Cloud, caller: &Caller, name: &str, force: bool) -> 
             None,
             encode(&removed),
         );
-        let message = format!("{held} instances are placed elsewhere; its certificate is never let in again");
+        let message = format!(
+            "{held} instances are placed elsewhere, {resting} that had ended or were stopped lose what they kept; \
+             its certificate is never let in again"
+        );
         Ok(line(cloud, caller, txn, zone, "zone.remove", message))
     })
     .await
@@ -145,9 +164,18 @@ pub async fn history(cloud: &Cloud, name: &str, since: Option<Timestamp>) -> Res
 pub async fn enroll(cloud: &Cloud, caller: &Caller, ask: EnrolmentCreate) -> Result<Enrolment> {
     let role = ask.role;
     let zone = zone_joined(&cloud.state.snapshot(), &ask)?;
-    let made = cloud.tree.enroll(role, zone).await?;
+    if role == EnrolRole::Node && !ask.hosts.is_empty() {
+        return Err(Error::invalid("only a zone has listeners with names").at("hosts"));
+    }
+    hosts_check(&ask.hosts).map_err(|error| error.at("hosts"))?;
+    let hosts = ask.hosts.clone();
+    let made = cloud.tree.enroll(zone, ask.hosts).await?;
     let word =
         serde_json::to_value(role).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+    let allowed = match hosts.is_empty() {
+        true => String::new(),
+        false => format!(", may be called {}", hosts.join(", ")),
+    };
     let line = Line {
         // What operators do to the cloud itself is in the history of their own tenant.
         tenant: Some(&caller.principal.tenant),
@@ -155,10 +183,29 @@ pub async fn enroll(cloud: &Cloud, caller: &Caller, ask: EnrolmentCreate) -> Res
         kind: "enrolment",
         id: &word,
         name: &word,
-        message: format!("valid until {}", made.expires_at),
+        message: format!("valid until {}{allowed}", made.expires_at),
     };
     cloud.state.commit(history::journal(Txn::new(), cloud.now(), &caller.actor(), line)).await?;
-    Ok(Enrolment { role, token: made.token, expires_at: made.expires_at })
+    let Doorway { urls, broker } = made.doorway;
+    Ok(Enrolment { role, token: made.token, expires_at: made.expires_at, parents: urls, broker })
+}
+
+/// Lets the listeners of a zone have these names too, whoever else has them.
+pub async fn hosts_add(cloud: &Cloud, caller: &Caller, name: &str, add: ZoneHosts) -> Result<Zone> {
+    hosts_check(&add.hosts).map_err(|error| error.at("hosts"))?;
+    changed(cloud, name, |_, zone| {
+        let mut granted = zone.granted.clone();
+        granted.extend(add.hosts.iter().map(|host| host_key(host)));
+        granted.sort();
+        granted.dedup();
+        hosts_check(&granted).map_err(|error| error.at("hosts"))?;
+        let record = ZoneRecord { granted, ..ZoneRecord::clone(zone) };
+        let txn = Txn::new().update(kind::ZONE, &zone.id, zone.version, encode(&record));
+        let message = format!("may also be called {}", add.hosts.join(", "));
+        Ok(line(cloud, caller, txn, zone, "zone.hosts", message))
+    })
+    .await?;
+    get(cloud, caller, name)
 }
 
 /// The zone that a node is to join: the one named, or the only one there is.
@@ -174,7 +221,7 @@ fn zone_joined(snapshot: &Snapshot, ask: &EnrolmentCreate) -> Result<Option<Zone
         (Some(name), ..) => snapshot
             .zone_find(name)
             .map(|zone| Some(zone.id.clone()))
-            .ok_or_else(|| Error::not_found(format!("zone '{}'", name.escape_debug())).at("zone")),
+            .ok_or_else(|| Error::not_found(format!("zone '{}'", shown(name))).at("zone")),
         (None, Some(only), None) => Ok(Some(only.clone())),
         (None, None, _) => Err(Error::conflict("there is no zone yet that a node could join")
             .hint("make a token for one with: banyan enroll zone")),

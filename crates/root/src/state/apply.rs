@@ -61,12 +61,14 @@ fn instance(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>
         Some(new) => snapshot.instances.insert(id.clone(), new.clone()),
         None => snapshot.instances.remove(&id),
     };
+    let status = snapshot.statuses.get(&id).cloned();
     if let Some(old) = &old {
-        usage_change(snapshot, old, false);
+        let before = Entry { status: status.clone(), instance: old.clone() };
+        usage_change(snapshot, &before, before.usage(), false);
     }
     if let Some(new) = new {
-        usage_change(snapshot, &new, true);
-        let entry = Entry { status: snapshot.statuses.get(&id).cloned(), instance: new };
+        let entry = Entry { status, instance: new };
+        usage_change(snapshot, &entry, entry.usage(), true);
         entry_put(snapshot, &entry);
         return Ok(Some(NoticeBody::Instance(entry)));
     }
@@ -85,12 +87,18 @@ fn instance(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>
 fn status(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
     let id: InstanceId = id.parse()?;
     let new: Option<Arc<StatusRecord>> = body.map(decode).transpose()?.map(Arc::new);
-    match &new {
+    let old = match &new {
         Some(new) => snapshot.statuses.insert(id.clone(), new.clone()),
         None => snapshot.statuses.remove(&id),
     };
     let Some(instance) = snapshot.instances.get(&id).cloned() else { return Ok(None) };
+    let before = Entry { instance: instance.clone(), status: old };
     let entry = Entry { instance, status: new };
+    let (was, is) = (before.usage(), entry.usage());
+    if was != is {
+        usage_change(snapshot, &entry, was, false);
+        usage_change(snapshot, &entry, is, true);
+    }
     entry_put(snapshot, &entry);
     // A status goes only together with its instance, which is told of by itself.
     Ok(entry.status.is_some().then_some(NoticeBody::Instance(entry)))
@@ -152,14 +160,14 @@ fn app(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> 
     Ok(Some(NoticeBody::App(new)))
 }
 
-fn usage_change(snapshot: &mut Snapshot, instance: &InstanceRecord, more: bool) {
-    let usage: &mut Usage = snapshot.usage.entry(instance.tenant.clone()).or_default();
+fn usage_change(snapshot: &mut Snapshot, entry: &Entry, by: Usage, more: bool) {
+    let usage: &mut Usage = snapshot.usage.entry(entry.instance.tenant.clone()).or_default();
     let change = |value: &mut u64, by: u64| {
         *value = if more { value.saturating_add(by) } else { value.saturating_sub(by) };
     };
-    change(&mut usage.instances, 1);
-    change(&mut usage.cpu.0, instance.spec.cpu.0);
-    change(&mut usage.memory.0, instance.spec.memory.0);
+    change(&mut usage.instances, by.instances);
+    change(&mut usage.cpu.0, by.cpu.0);
+    change(&mut usage.memory.0, by.memory.0);
 }
 
 fn zone(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {

@@ -100,6 +100,8 @@ mod tests {
             facts: None,
             mode: model::PlaceMode::Open,
             forced: false,
+            hosts: Vec::new(),
+            granted: Vec::new(),
         };
         Notice { seq, body: NoticeBody::Zone(Arc::new(record)) }
     }

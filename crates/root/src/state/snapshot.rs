@@ -51,6 +51,27 @@ impl Entry {
         }
         self.status.as_ref().map_or(Phase::Pending, |status| status.phase)
     }
+
+    /// Whether it is stopped, or ended for good.
+    pub fn rests(&self) -> bool {
+        let seen = self.status.as_ref().and_then(|status| status.observed.as_ref());
+        seen.is_some_and(|seen| seen.rests(self.instance.run))
+    }
+
+    /// What it counts for against a quota. At rest that is no processor and no memory; what is kept of a run
+    /// that ended does not count at all, so that it never keeps the next run from beginning.
+    pub fn usage(&self) -> Usage {
+        if !self.rests() {
+            return self.usage_awake();
+        }
+        let kept = self.instance.owner.as_ref().is_some_and(|owner| owner.counted);
+        Usage { instances: u64::from(!kept), ..Usage::default() }
+    }
+
+    /// What it counts for when it is not at rest.
+    pub fn usage_awake(&self) -> Usage {
+        Usage { instances: 1, cpu: self.instance.spec.cpu, memory: self.instance.spec.memory }
+    }
 }
 
 /// Whose secret it is.
@@ -159,6 +180,15 @@ impl Snapshot {
             .filter(|((_, of), _)| *of == name)
             .filter_map(|(_, id)| self.images.get(id))
             .find(|image| image.public)
+    }
+
+    /// Whether an instance is there and not at rest.
+    pub(crate) fn awake(&self, id: &InstanceId) -> bool {
+        let entry = |instance: &Row<InstanceRecord>| Entry {
+            instance: instance.clone(),
+            status: self.statuses.get(id).cloned(),
+        };
+        self.instances.get(id).is_some_and(|instance| !entry(instance).rests())
     }
 
     pub fn tenant_usage(&self, tenant: &TenantId) -> Usage {

@@ -2,14 +2,15 @@
 
 use futures::future::BoxFuture;
 use link::{ByteStream, EnrollToken, Kind, TokenBook};
-use model::exchange::{Ask, NodeReport};
+use model::exchange::{Ask, Doorway, NodeReport};
 use model::{ChildId, Error, InstanceId, Result, Timestamp, ZoneId};
 
 use super::{StoreBook, TreeService};
+use crate::peer::ZoneLife;
 use crate::port::{Enrolled, Tree};
 
-/// The answer to an order is an empty object.
-const ANSWER_MAX: usize = 1024;
+/// A zone answers with where its nodes come to.
+const ANSWER_MAX: usize = 64 << 10;
 /// How long a token for joining can be used.
 const TOKEN_VALID_MS: i64 = 60 * 60 * 1000;
 
@@ -25,9 +26,23 @@ impl Tree for TreeService {
 
     fn zone_live(&self, zone: &ZoneId) -> bool {
         match self.seat() {
-            Some(_) => self.core().zone_alive(&ChildId::from(zone)),
+            Some(_) => self.core().zone_connected(&ChildId::from(zone)),
             None => self.life_told(zone).is_some_and(|life| life.live),
         }
+    }
+
+    fn zone_lapsed(&self, zone: &ZoneId) -> bool {
+        match self.seat() {
+            Some(_) => !self.core().zone_alive(&ChildId::from(zone)),
+            None => {
+                let leased = |life: ZoneLife| life.live || life.report.is_some_and(|report| report.alive);
+                !self.life_told(zone).is_some_and(leased)
+            }
+        }
+    }
+
+    fn zone_twins(&self, zone: &ZoneId) -> bool {
+        self.vitals().twins(&ChildId::from(zone), self.now())
     }
 
     fn zone_last_seen(&self, zone: &ZoneId) -> Option<Timestamp> {
@@ -69,12 +84,11 @@ impl Tree for TreeService {
         taken
     }
 
-    fn enroll(&self, role: api::EnrolRole, zone: Option<ZoneId>) -> BoxFuture<'_, Result<Enrolled>> {
+    fn enroll(&self, zone: Option<ZoneId>, hosts: Vec<String>) -> BoxFuture<'_, Result<Enrolled>> {
         Box::pin(async move {
-            match (role, zone) {
-                (api::EnrolRole::Zone, _) => self.zone_token(None).await,
-                (api::EnrolRole::Node, Some(zone)) => self.node_token(&zone).await,
-                _ => Err(Error::unavailable("this root takes no newcomers of that kind yet")),
+            match zone {
+                None => self.zone_token(None, hosts).await,
+                Some(zone) => self.node_token(&zone).await,
             }
         })
     }
@@ -82,12 +96,14 @@ impl Tree for TreeService {
 
 impl TreeService {
     /// A one-time token with which a zone, of this name if one is given, may join.
-    pub async fn zone_token(&self, name: Option<model::Name>) -> Result<Enrolled> {
+    pub async fn zone_token(&self, name: Option<model::Name>, hosts: Vec<String>) -> Result<Enrolled> {
         let ca = self.0.ca.get().ok_or_else(|| Error::unavailable("this root takes no zones"))?;
         let expires_at = self.now().plus_ms(TOKEN_VALID_MS);
-        let (token, record) = EnrollToken::make(*ca, Kind::Zone, name, expires_at);
+        let (token, mut record) = EnrollToken::make(*ca, Kind::Zone, name, expires_at);
+        record.hosts = hosts;
         StoreBook::new(self.clone()).add(record).await?;
-        Ok(Enrolled { token: token.to_string(), expires_at })
+        let doorway = Doorway { urls: self.link_urls(), broker: None };
+        Ok(Enrolled { token: token.to_string(), expires_at, doorway })
     }
 
     /// A one-time token with which a node may join a zone: made here, where the CA is, and told to the zone.
@@ -97,7 +113,8 @@ impl TreeService {
         let (token, record) = EnrollToken::make(*ca, Kind::Node, None, expires_at);
         let ask = Ask::Admit { digest: record.digest, expires_at };
         let mut answer = self.ask_anywhere(&ChildId::from(zone), ask).await?;
-        answer.read_all(ANSWER_MAX).await?;
-        Ok(Enrolled { token: token.to_string(), expires_at })
+        let doorway = serde_json::from_slice(&answer.read_all(ANSWER_MAX).await?)
+            .map_err(|error| Error::unavailable("the zone's answer cannot be read").because(error))?;
+        Ok(Enrolled { token: token.to_string(), expires_at, doorway })
     }
 }

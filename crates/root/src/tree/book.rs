@@ -33,7 +33,10 @@ impl StoreBook {
             )
             .hint("empty its data folder, then join with a new token"));
         }
+        let (hosts, granted) = self.0.hosts_join(&token, &joiner)?;
         let zone = ZoneRecord {
+            hosts,
+            granted,
             id: id.clone(),
             name: joiner.name.clone(),
             enrolled_at: joiner.at,

@@ -113,6 +113,11 @@ impl Core {
         self.parent.child_alive(zone)
     }
 
+    /// Whether it spoke to this root and its lease has not lapsed.
+    pub fn zone_connected(&self, zone: &ChildId) -> bool {
+        self.parent.child_connected(zone)
+    }
+
     pub fn zone_last_seen(&self, zone: &ChildId) -> Option<Timestamp> {
         self.parent.child_last_seen(zone)
     }
@@ -130,6 +135,10 @@ impl Core {
 
     pub fn zone_desired(&self, zone: &ChildId, have: Option<Revision>) -> Option<Desired> {
         self.parent.desired(zone, have)
+    }
+
+    pub fn zone_desired_page(&self, zone: &ChildId, have: Option<Revision>, bytes: usize) -> Option<Desired> {
+        self.parent.desired_within(zone, have, bytes)
     }
 
     pub fn told_take(&mut self) -> BTreeSet<ChildId> {

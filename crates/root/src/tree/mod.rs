@@ -17,6 +17,7 @@ mod ask;
 mod book;
 mod commit;
 pub mod core;
+mod hosts;
 mod parent;
 mod relay;
 mod vitals;
@@ -91,6 +92,9 @@ struct Inner {
     since: Mutex<i64>,
     /// The fingerprint of the CA that tokens name; set where zones may join.
     ca: OnceLock<[u8; 32]>,
+    /// How this server is called by those who reach it.
+    names: OnceLock<Vec<String>>,
+    link_url: OnceLock<String>,
     vitals: Mutex<Vitals>,
     /// Certificates of this root with their ends, for its health.
     certificates: OnceLock<Vec<(String, Timestamp)>>,
@@ -133,6 +137,8 @@ impl TreeService {
             wake: Wake::new(),
             since: Mutex::new(-1),
             ca: OnceLock::new(),
+            names: OnceLock::new(),
+            link_url: OnceLock::new(),
             vitals: Mutex::default(),
             certificates: OnceLock::new(),
         };
@@ -168,9 +174,22 @@ impl TreeService {
         *self.core() = self.0.config.core(0);
     }
 
-    /// Lets zones join with tokens that name this CA.
-    pub fn join_with(&self, ca: [u8; 32]) {
+    /// Lets zones join with tokens that name this CA. No zone may have one of `names`.
+    pub fn join_with(&self, ca: [u8; 32], names: Vec<String>) {
+        let _ = self.0.names.set(names);
         let _ = self.0.ca.set(ca);
+    }
+
+    /// Where zones come to, once that is known.
+    pub fn link_url_set(&self, url: String) {
+        let _ = self.0.link_url.set(url);
+    }
+
+    /// Where zones come to, at every server.
+    fn link_urls(&self) -> Vec<String> {
+        let others = self.0.peers.duties().others();
+        let others = others.iter().map(|server| server.link_url.clone());
+        self.0.link_url.get().cloned().into_iter().chain(others).collect()
     }
 
     /// The certificates whose ends the health of root watches.

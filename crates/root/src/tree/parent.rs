@@ -83,6 +83,24 @@ impl ParentHandler for TreeService {
         Box::pin(async move { BlobSource::from_file(&self.0.replica.blob(&digest).await?).await })
     }
 
+    fn desired_page(
+        &self,
+        child: &ChildId,
+        have: Option<Revision>,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<Desired>> {
+        let page = self.core().zone_desired_page(child, have, bytes);
+        Box::pin(async move { page.ok_or_else(not_here) })
+    }
+
+    fn twins(&self, child: &ChildId) {
+        self.vitals().twins_note(child, self.now());
+    }
+
+    fn hosts_allow(&self, child: &ChildId, hosts: &[String]) -> Result<()> {
+        self.hosts_issue(child, hosts)
+    }
+
     fn removed(&self, child: &ChildId) -> bool {
         child.as_str().parse().is_ok_and(|zone| self.0.state.snapshot().removed.contains_key::<ZoneId>(&zone))
     }

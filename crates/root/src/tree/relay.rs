@@ -81,7 +81,7 @@ impl TreeService {
         let life = |zone: &ZoneId| {
             let child = ChildId::from(zone);
             let last_seen = core.zone_last_seen(&child).map(|at| self.wall(at));
-            let (live, report) = (core.zone_alive(&child), reports.remove(zone.as_str()));
+            let (live, report) = (core.zone_connected(&child), reports.remove(zone.as_str()));
             ZoneLife { zone: zone.clone(), live, last_seen, report }
         };
         snapshot.zones.keys().map(life).collect()

@@ -14,13 +14,28 @@ struct Seen {
     count: usize,
 }
 
+/// That two processes had one identity is worth a look for so long.
+const TWINS_FRESH_MS: i64 = 10 * 60 * 1000;
+
 #[derive(Default)]
-pub struct Vitals(HashMap<ChildId, Seen>);
+pub struct Vitals {
+    seen: HashMap<ChildId, Seen>,
+    /// When two processes last spoke with one identity.
+    twins: HashMap<ChildId, Timestamp>,
+}
 
 impl Vitals {
+    pub fn twins_note(&mut self, zone: &ChildId, now: Timestamp) {
+        self.twins.insert(zone.clone(), now);
+    }
+
+    pub fn twins(&self, zone: &ChildId, now: Timestamp) -> bool {
+        self.twins.get(zone).is_some_and(|at| now.ms_since(*at) < TWINS_FRESH_MS)
+    }
+
     pub fn take(&mut self, zone: &ChildId, pulse: &Pulse, now: Timestamp) {
         let offset = pulse.at.ms_since(now);
-        let seen = self.0.entry(zone.clone()).or_insert_with(|| Seen {
+        let seen = self.seen.entry(zone.clone()).or_insert_with(|| Seen {
             pulse: pulse.clone(),
             offsets_ms: [offset; OFFSETS],
             count: 0,
@@ -32,14 +47,15 @@ impl Vitals {
 
     /// Adds to a report what the zone said of itself.
     pub fn fill(&self, report: &mut NodeReport) {
-        let Some(seen) = self.0.get(&ChildId::from(report.id.as_str())) else { return };
+        let Some(seen) = self.seen.get(&ChildId::from(report.id.as_str())) else { return };
         report.clock_ahead_ms = seen.offsets_ms.iter().copied().max().unwrap_or(0);
         report.certificate_until = seen.pulse.certificate_until;
         report.usage = seen.pulse.usage.clone();
     }
 
     pub fn forget(&mut self, zone: &ChildId) {
-        self.0.remove(zone);
+        self.seen.remove(zone);
+        self.twins.remove(zone);
     }
 }
 
@@ -61,8 +77,10 @@ mod tests {
             last_seen: now,
             reserved: model::Resources::ZERO,
             instances: 0,
+            resting: 0,
             mode: model::PlaceMode::Open,
             left: None,
+            remaining: Vec::new(),
             usage: None,
             clock_ahead_ms: 0,
             certificate_until: None,

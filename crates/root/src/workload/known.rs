@@ -116,7 +116,7 @@ impl Known {
                         open: node.mode == PlaceMode::Open && zone.mode == PlaceMode::Open,
                     }));
                 }
-                None if cloud.tree.zone_live(&zone.id) => return None,
+                None if !cloud.tree.zone_lapsed(&zone.id) => return None,
                 // Of a zone that does not answer, what stands there stays.
                 _ => {
                     let there = instances.iter().filter_map(|seen| seen.pin.as_ref());

@@ -27,6 +27,7 @@ fn body(rule: &Rule) -> Option<serde_json::Value> {
         "user_create" => json!({"name": "walk", "role": "viewer", "password": "long enough"}),
         "user_update" => json!({}),
         "node_mode" | "zone_mode" => json!({"mode": "cordoned"}),
+        "zone_hosts" => json!({"hosts": ["east.example"]}),
         "node_labels" => json!({"set": {"disk": "ssd"}}),
         "enrolment_create" => json!({"role": "zone"}),
         _ => return None,

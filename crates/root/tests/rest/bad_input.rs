@@ -28,7 +28,7 @@ async fn wrong_bodies() {
     let world = World::new().await;
     let spec = |spec: &str| format!(r#"{{"name":"a","spec":{spec}}}"#);
     check(&world, "{\"name\":", 400, None, "not JSON").await;
-    check(&world, "", 400, Some("name"), "missing field").await;
+    check(&world, "", 400, Some("name"), "is missing").await;
     check(&world, r#"{"name":"UPPER","spec":{"image":"busybox"}}"#, 400, Some("name"), "is not a name").await;
     check(
         &world,
@@ -38,14 +38,42 @@ async fn wrong_bodies() {
         "63",
     )
     .await;
-    check(&world, &spec(r#"{"image":"busybox","memroy":"1GiB"}"#), 400, Some("spec.memroy"), "unknown field")
-        .await;
+    check(
+        &world,
+        &spec(r#"{"image":"busybox","memroy":"1GiB"}"#),
+        400,
+        Some("spec.memroy"),
+        "did you mean 'memory'",
+    )
+    .await;
     check(&world, &spec(r#"{"image":"busybox","memory":"1KiB"}"#), 400, Some("spec.memory"), "6MiB").await;
     check(&world, &spec(r#"{"image":"nothere"}"#), 400, Some("spec.image"), "no image 'nothere'").await;
     check(&world, &spec(r#"{"image":"busybox","cpu":[]}"#), 400, Some("spec.cpu"), "").await;
     let large = format!(r#"{{"name":"a","spec":{{"image":"{}"}}}}"#, "x".repeat(3 << 20));
     check(&world, &large, 413, None, "2 MiB").await;
     assert!(world.cloud.state.snapshot().instances.is_empty(), "nothing was made");
+}
+
+#[tokio::test]
+async fn all_that_is_wrong_is_told_at_once() {
+    let world = World::new().await;
+    let fields = |error: model::Error| -> Vec<String> {
+        error.faults().into_iter().filter_map(|fault| fault.field).collect()
+    };
+    let mut ask = crate::world::ask_for("a");
+    ask.spec.pids = 0;
+    ask.spec.cpu = model::Cpu(0);
+    ask.spec.constraints.node = Some(String::new());
+    let error = world.admin.instance_create(&ask).await.expect_err("three things are wrong");
+    assert_eq!(fields(error), ["spec.cpu", "spec.pids", "spec.constraints.node"]);
+    let long = "x".repeat(100_000);
+    for error in [
+        world.admin.instance_get(&long).await.expect_err("there is none"),
+        world.admin.workload_get(&long).await.expect_err("there is none"),
+        world.admin.zone_get(&long).await.expect_err("there is none"),
+    ] {
+        assert!(error.message.len() < 200, "{} bytes come back", error.message.len());
+    }
 }
 
 async fn problem_at(

@@ -1,10 +1,12 @@
 //! Quotas hold whatever comes at once.
 
 use api::ListQuery;
-use model::{Bytes, Cpu, ErrorKind, Quota, Role};
+use model::{Bytes, Cpu, ErrorKind, Generation, ObservedInstance, Phase, Quota, Role};
 
 use root::auth::{Principal, Proof};
+use root::tables::{StatusRecord, encode, kind};
 use root::{Caller, Cloud, State};
+use store::Txn;
 
 use crate::world::{World, ask_for};
 
@@ -56,6 +58,56 @@ async fn amounts_are_counted_too() {
     assert_eq!((seen.usage.cpu, seen.usage.memory), (Cpu(350), Bytes::mib(228)));
     let stale = world.admin.quota_set("small", &quota, Some(1)).await.unwrap_err();
     assert_eq!(stale.kind, ErrorKind::VersionMismatch);
+}
+
+/// What the tree would say of an instance.
+async fn seen(world: &World, id: &model::InstanceId, phase: Phase) {
+    let mut observed = ObservedInstance::new(id.clone(), Generation::default(), phase);
+    observed.finished = phase == Phase::Exited;
+    let status = StatusRecord {
+        id: id.clone(),
+        zone: Some(world.zone.clone()),
+        generation: Generation::default(),
+        phase,
+        observed: Some(observed),
+        explanation: None,
+        events_seen: 0,
+        changed_at: world.cloud.now(),
+    };
+    let txn = Txn::new().put(kind::STATUS, id, None, None, encode(&status));
+    world.cloud.state.commit(txn).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_stopped_or_ended_gives_its_amounts_back_and_a_start_asks_for_them_again() {
+    let world = World::new().await;
+    let client = world.user("small", Role::Member).await;
+    let quota = Quota { cpu: Some(Cpu(250)), ..Quota::default() };
+    world.admin.quota_set("small", &quota, None).await.unwrap();
+    let used = async || client.quota().await.unwrap().usage;
+    for phase in [Phase::Stopped, Phase::Exited] {
+        let one = client.instance_create(&ask_for("one")).await.unwrap();
+        seen(&world, &one.id, Phase::Running).await;
+        assert_eq!(used().await.cpu, Cpu(250));
+        if phase == Phase::Stopped {
+            client.instance_stop("one", None).await.unwrap();
+            assert_eq!(used().await.cpu, Cpu(250), "until it is");
+        }
+        seen(&world, &one.id, phase).await;
+        assert_eq!((used().await.instances, used().await.cpu, used().await.memory), (1, Cpu(0), Bytes(0)));
+        let two = client.instance_create(&ask_for("two")).await.unwrap();
+        let error = client.instance_restart("one", None).await.unwrap_err();
+        assert_eq!((error.kind, error.field.as_deref()), (ErrorKind::QuotaExceeded, Some("cpu")), "{error}");
+        let still = client.instance_get("one").await.unwrap();
+        assert_eq!((still.phase, still.restart_count), (phase, 0), "nothing was changed");
+        let gone = |id| Txn::new().delete(kind::INSTANCE, id, None);
+        world.cloud.state.commit(gone(&two.id)).await.unwrap();
+        client.instance_restart("one", None).await.unwrap();
+        seen(&world, &one.id, Phase::Running).await;
+        assert_eq!(used().await.cpu, Cpu(250));
+        world.cloud.state.commit(gone(&one.id).delete(kind::STATUS, &one.id, None)).await.unwrap();
+        assert_eq!((used().await.instances, used().await.cpu), (0, Cpu(0)));
+    }
 }
 
 /// Two root servers on one store, each with its own view of it.

@@ -82,6 +82,6 @@ async fn zones_and_nodes_are_listed() {
     assert_eq!((nodes.items[0].name.as_str(), nodes.items[0].instances), ("node-1", 3));
     assert!(world.admin.node_mode("node-1", model::PlaceMode::Cordoned, false).await.unwrap().facts.cordoned);
     assert_eq!(world.admin.node_get("node-9").await.unwrap_err().kind, ErrorKind::NotFound);
-    let token = world.admin.enrolment_create(api::EnrolRole::Zone, None).await.unwrap();
-    assert_eq!(token.token, "once");
+    let token = world.admin.enrolment_create(&api::EnrolmentCreate::zone()).await.unwrap();
+    assert_eq!((token.token.as_str(), token.parents.len()), ("once", 1));
 }

@@ -94,6 +94,8 @@ async fn zone_enrol(cloud: &Cloud, name: &str) -> ZoneId {
         facts: Some(facts(name)),
         mode: model::PlaceMode::Open,
         forced: false,
+        hosts: Vec::new(),
+        granted: Vec::new(),
     };
     let txn = Txn::new().insert(kind::ZONE, &zone.id, None, Some(name), encode(&zone));
     cloud.state.commit(txn).await.unwrap();
@@ -158,8 +160,10 @@ impl FakeZone {
             last_seen: Timestamp(0),
             reserved: Resources::ZERO,
             instances: 3,
+            resting: 0,
             mode: self.mode,
             left: None,
+            remaining: Vec::new(),
             usage: None,
             clock_ahead_ms: 0,
             certificate_until: None,
@@ -226,8 +230,9 @@ impl Tree for StubTree {
         true
     }
 
-    fn enroll(&self, _: api::EnrolRole, _: Option<ZoneId>) -> BoxFuture<'_, Result<Enrolled>> {
-        Box::pin(async { Ok(Enrolled { token: "once".into(), expires_at: Timestamp(0) }) })
+    fn enroll(&self, _: Option<ZoneId>, _: Vec<String>) -> BoxFuture<'_, Result<Enrolled>> {
+        let doorway = model::exchange::Doorway { urls: vec!["https://root:7710".into()], broker: None };
+        Box::pin(async { Ok(Enrolled { token: "once".into(), expires_at: Timestamp(0), doorway }) })
     }
 }
 

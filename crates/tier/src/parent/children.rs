@@ -29,13 +29,14 @@ impl Parent {
         let state = ChildState {
             facts: None,
             alive: true,
+            heard: false,
             deadline: now.plus_ms(self.config.leases.lease_ms),
             last_seen: now,
             outbox: Outbox::new(self.config.epoch),
             inbox: Inbox::default(),
             mode: PlaceMode::Open,
             force: false,
-            left: None,
+            left: Vec::new(),
             labels: Labels::new(),
         };
         self.children.insert(child.clone(), state);
@@ -63,6 +64,7 @@ impl Parent {
     pub fn child_remove(&mut self, child: &ChildId) -> Fold {
         let fold = self.take_all_off(child);
         self.children.remove(child);
+        self.resting.remove(child);
         self.fleet.remove(child);
         self.members += 1;
         fold
@@ -80,7 +82,10 @@ impl Parent {
             return true;
         }
         (state.mode, state.force) = (mode, force);
-        state.left = None;
+        state.left.clear();
+        if !mode.empties() {
+            self.hand_back(child);
+        }
         self.child_changed(child);
         true
     }
@@ -145,6 +150,7 @@ impl Parent {
         let lease_ms = self.config.leases.lease_ms;
         let Some(state) = self.children.get_mut(child) else { return };
         state.last_seen = now;
+        state.heard = true;
         state.deadline = now.plus_ms(lease_ms);
         if !state.alive {
             state.alive = true;
@@ -231,7 +237,8 @@ impl Parent {
         Fold { changed: held, children_changed: true }
     }
 
-    pub(super) fn ids_on(&self, child: &ChildId) -> Vec<InstanceId> {
+    /// The instances that are placed on a child.
+    pub fn ids_on(&self, child: &ChildId) -> Vec<InstanceId> {
         let ids = |state: &ChildState| state.outbox.iter().map(|assignment| assignment.id.clone()).collect();
         self.children.get(child).map(ids).unwrap_or_default()
     }
@@ -239,6 +246,9 @@ impl Parent {
     /// The place is gone: wait for another, or be gone when that was wanted.
     pub(super) fn lose(&mut self, id: &InstanceId, why: &str) {
         self.unplace(id);
+        if self.rest_lose(id, why) {
+            return self.settle(id);
+        }
         let Some(held) = self.wants.get_mut(id) else { return };
         let phase = if held.assignment.run == Run::Stopped { Phase::Stopped } else { Phase::Pending };
         let mut seen = ObservedInstance::new(id.clone(), held.last, phase);
@@ -285,7 +295,9 @@ impl Parent {
         }
         let id = seen.id.clone();
         let gone = seen.phase == Phase::Gone;
-        let refused = seen.refused;
+        // What it keeps there is given up only for a place that there is.
+        let kept = seen.node.is_some();
+        let (refused, handed_up) = (seen.refused, seen.handed_up);
         let why = seen.message.clone().unwrap_or_else(|| "it has no room".to_owned());
         held.seen = Some(seen);
         if gone && held.assignment.run == Run::Gone {
@@ -293,12 +305,22 @@ impl Parent {
             self.unplace(&id);
         } else if gone {
             let why = held.leaving.take().unwrap_or_else(|| "its place gave it up".to_owned());
+            if self.handed.contains(&id) {
+                held.avoid.push((child.clone(), avoid_until));
+            }
             self.lose(&id, &why);
+        } else if refused && kept {
+            self.refused_there(&id, avoid_until);
         } else if refused {
             held.avoid.push((child.clone(), avoid_until));
             let name = self.child_name(child);
             self.lose(&id, &format!("{name} refused it: {why}"));
+        } else if handed_up {
+            self.handed.insert(id.clone());
+        } else if held.leaving.is_none() {
+            self.handed.remove(&id);
         }
+        self.rest_follow(&id);
         true
     }
 }

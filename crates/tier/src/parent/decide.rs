@@ -33,7 +33,7 @@ impl Parent {
         if self.stuck_until.is_some_and(|until| now >= until) {
             self.unstick();
         }
-        self.drain();
+        self.drain(now);
         let mut decisions = Vec::new();
         while decisions.len() < most {
             let Some((_, id)) = self.waiting.pop_first() else { break };
@@ -46,6 +46,10 @@ impl Parent {
 
     fn decide_one(&mut self, id: &InstanceId, now: Timestamp) -> Option<Decision> {
         let held = self.wants.get_mut(id)?;
+        if held.place.is_some() {
+            self.wait_again(id, now.plus_ms(self.config.leases.avoid_ms));
+            return None;
+        }
         held.avoid.retain(|(_, until)| now < *until);
         let want = want_of(&held.assignment, &held.avoid);
         let chosen = self.fleet.place(&want);
@@ -97,7 +101,8 @@ impl Parent {
     fn preempt(&mut self, id: &InstanceId, want: &Want) -> Option<Choice> {
         let wants = &self.wants;
         let way = self.fleet.give_way(want, |other| {
-            let held = wants.get(other).filter(|held| held.place.is_some())?;
+            // What is at rest has nothing to give that is worth its output.
+            let held = wants.get(other).filter(|held| held.place.is_some() && !held.asleep())?;
             Some(held.leaving.is_some() || held.assignment.run == Run::Gone)
         })?;
         if self.config.children_are_zones {

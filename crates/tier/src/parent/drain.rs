@@ -2,21 +2,35 @@
 //!
 //! A living child is first told to drop an instance, and only when it says that it has is another place looked for,
 //! so nothing runs twice. Of a workload only so many are unavailable at once as it allows, one at least; instances of
-//! no workload move one by one.
+//! no workload move one by one. What is at rest stays with its output, and is not in the way.
+//!
+//! What finds no other child is handed up: it runs on, and the parent above, which sees that with the next report, empties
+//! this place of it in the same way when another of its children has room.
 
 use std::collections::HashMap;
 
-use model::exchange::Health;
-use model::{ChildId, InstanceId, Phase, Run, WorkloadId};
+use model::exchange::{Health, Remaining};
+use model::{ChildId, InstanceId, Phase, Run, Timestamp, WorkloadId};
+use placement::Want;
 
-use super::{Held, Parent, want_of};
+use super::{Held, Parent};
 
 /// Instances that begin to move in one step.
 const MOVES_MAX: usize = 32;
 /// Instances named one by one in what is left.
 const LEFT_NAMED_MAX: usize = 3;
+/// Instances that are left and listed one by one.
+pub(super) const LEFT_LISTED_MAX: usize = 1_000;
 
 impl Held {
+    /// What it needs of another child; who refused it long ago may be asked again.
+    fn want(&self, now: Timestamp) -> Want {
+        let mut want = Want::from(&self.assignment);
+        want.avoid =
+            self.avoid.iter().filter(|(_, until)| now < *until).map(|(child, _)| child.clone()).collect();
+        want
+    }
+
     /// Whether it does its work as far as is known.
     fn available(&self) -> bool {
         let well = |health: Option<Health>| matches!(health, None | Some(Health::Healthy));
@@ -29,14 +43,14 @@ impl Held {
 
 impl Parent {
     /// Begins to move what may move now off children that empty, and says of each what is left and why.
-    pub(crate) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self, now: Timestamp) {
         let emptying: Vec<ChildId> = self
             .children
             .iter()
             .filter(|(_, state)| state.mode.empties())
             .map(|(child, _)| child.clone())
             .collect();
-        if emptying.is_empty() {
+        if emptying.is_empty() && self.handed.is_empty() {
             self.movers.clear();
             return;
         }
@@ -49,15 +63,79 @@ impl Parent {
         for child in emptying {
             let mut left = Vec::new();
             for id in self.ids_on(&child) {
-                let Some(why) = self.stays(&child, &id, &mut unavailable, moves) else {
+                if self.wants.get(&id).is_some_and(Held::asleep) {
+                    continue;
+                }
+                let Some(why) = self.stays(&child, &id, &mut unavailable, moves, now) else {
                     moves += 1;
                     continue;
                 };
-                left.push((id, why));
+                let Some(held) = self.wants.get(&id) else { continue };
+                left.push(Remaining { name: held.assignment.name.clone(), id, why });
             }
-            let left = self.left_sentence(&left);
             if let Some(state) = self.children.get_mut(&child) {
                 state.left = left;
+            }
+        }
+        for id in self.handed.clone() {
+            if moves < MOVES_MAX && self.hand_on(&id, &mut unavailable, now) {
+                moves += 1;
+            }
+        }
+    }
+
+    /// Begins to move what its child would hand to another, if another has room. Until then it runs where it is.
+    fn hand_on(
+        &mut self,
+        id: &InstanceId,
+        unavailable: &mut Option<HashMap<WorkloadId, u32>>,
+        now: Timestamp,
+    ) -> bool {
+        let free = |held: &&Held| held.leaving.is_none() && !held.asleep();
+        let Some(held) = self.wants.get(id).filter(free) else { return false };
+        let Some(child) = held.place.as_ref().map(|place| place.child.clone()) else { return false };
+        if held.assignment.run != Run::Running || !self.child_alive(&child) {
+            return false;
+        }
+        let mut want = held.want(now);
+        want.avoid.push(child.clone());
+        if self.fleet.place(&want).is_err() {
+            return false;
+        }
+        let group = held.assignment.group.clone();
+        let counts = unavailable.get_or_insert_with(|| self.unavailable_by_workload());
+        if self.waits_for_others(id, group.as_ref(), counts).is_some() {
+            return false;
+        }
+        if let Some(group) = group.filter(|_| self.wants.get(id).is_some_and(Held::available)) {
+            *counts.entry(group.workload).or_default() += 1;
+        }
+        self.movers.insert(id.clone());
+        let name = self.child_name(&child);
+        self.leave(id, format!("moves off {name}, where a node is emptied and no other has room"));
+        true
+    }
+
+    /// It finds no other child; says so upwards, where there is somebody above.
+    fn hand_up(&mut self, id: &InstanceId) -> String {
+        if self.config.children_are_zones {
+            return "finds no other place that fits".to_owned();
+        }
+        if let Some(held) = self.wants.get_mut(id)
+            && !std::mem::replace(&mut held.handed_up, true)
+        {
+            self.news.insert(id.clone());
+        }
+        "has no other place in its zone; it moves when root finds one in another".to_owned()
+    }
+
+    /// The child is no longer emptied: what was handed up stays.
+    pub(super) fn hand_back(&mut self, child: &ChildId) {
+        for id in self.ids_on(child) {
+            if let Some(held) = self.wants.get_mut(&id)
+                && std::mem::replace(&mut held.handed_up, false)
+            {
+                self.news.insert(id);
             }
         }
     }
@@ -69,6 +147,7 @@ impl Parent {
         id: &InstanceId,
         unavailable: &mut Option<HashMap<WorkloadId, u32>>,
         moves: usize,
+        now: Timestamp,
     ) -> Option<String> {
         let (alive, force) = self.children.get(child).map(|state| (state.alive, state.force))?;
         let held = self.wants.get(id)?;
@@ -98,14 +177,17 @@ impl Parent {
                 return Some(why);
             }
             let held = self.wants.get(id)?;
-            let want = want_of(&held.assignment, &held.avoid);
+            let want = held.want(now);
             if self.fleet.place(&want).is_err() {
-                return Some("finds no other place that fits".to_owned());
+                return Some(self.hand_up(id));
             }
             if let Some(group) = group.filter(|_| self.wants.get(id).is_some_and(Held::available)) {
                 *counts.entry(group.workload).or_default() += 1;
             }
             self.movers.insert(id.clone());
+        }
+        if let Some(held) = self.wants.get_mut(id) {
+            held.handed_up = false;
         }
         self.leave(id, format!("moves off {name}"));
         None
@@ -134,9 +216,8 @@ impl Parent {
 
     fn unavailable_by_workload(&self) -> HashMap<WorkloadId, u32> {
         let mut counts = HashMap::new();
-        for held in
-            self.wants.values().filter(|held| held.assignment.run == Run::Running && !held.available())
-        {
+        let wanted = |held: &&Held| held.assignment.run == Run::Running && !held.over();
+        for held in self.wants.values().filter(wanted).filter(|held| !held.available()) {
             if let Some(group) = &held.assignment.group {
                 *counts.entry(group.workload.clone()).or_default() += 1;
             }
@@ -144,15 +225,12 @@ impl Parent {
         counts
     }
 
-    fn left_sentence(&self, left: &[(InstanceId, String)]) -> Option<String> {
+    pub(super) fn left_sentence(&self, left: &[Remaining]) -> Option<String> {
         if left.is_empty() {
             return None;
         }
-        let name = |id: &InstanceId| {
-            self.wants.get(id).map_or_else(String::new, |held| held.assignment.name.to_string())
-        };
-        let mut parts: Vec<String> =
-            left.iter().take(LEFT_NAMED_MAX).map(|(id, why)| format!("{} {why}", name(id))).collect();
+        let named = left.iter().take(LEFT_NAMED_MAX);
+        let mut parts: Vec<String> = named.map(|left| format!("{} {}", left.name, left.why)).collect();
         if left.len() > LEFT_NAMED_MAX {
             parts.push(format!("and {} more", left.len() - LEFT_NAMED_MAX));
         }

@@ -16,12 +16,13 @@ mod decide;
 mod drain;
 mod heal;
 mod report;
+mod rest;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::constraint::Labels;
-use model::exchange::Revision;
+use model::exchange::{Remaining, Revision};
 use model::{
     Area, Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, LossPolicy,
     ObservedInstance, PlaceMode, Run, Timestamp,
@@ -34,6 +35,8 @@ use crate::outbox::{Outbox, PAGE_BYTES_MAX};
 pub use children::Fold;
 pub use decide::Decision;
 pub use report::ChildStatus;
+pub(crate) use rest::Rest;
+pub use rest::Resting;
 
 /// How long silence is borne. A killed node process comes back within a second under its supervisor, so its
 /// instances only move when it does not.
@@ -111,13 +114,16 @@ pub(crate) struct Held {
     pub gone: bool,
     /// Why its child was told to drop it, until the child says that it has.
     pub leaving: Option<String>,
+    pub rest: Rest,
+    /// It should leave its child and finds no other here: whoever is above may take it elsewhere.
+    pub handed_up: bool,
 }
 
 impl Held {
-    /// Whether it stays where it is while its place does not answer.
+    /// Whether it stays where it is while its place does not answer: by its policy, or because nothing of it runs.
     pub fn waits(&self) -> bool {
-        let asked = self.assignment.spec.lost == LossPolicy::Wait && self.assignment.run != Run::Gone;
-        asked && self.leaving.is_none()
+        let stays = self.assignment.spec.lost == LossPolicy::Wait || self.asleep();
+        stays && self.assignment.run != Run::Gone && self.leaving.is_none()
     }
 
     fn priority(&self) -> Reverse<i32> {
@@ -128,6 +134,8 @@ impl Held {
 pub(crate) struct ChildState {
     pub facts: Option<Facts>,
     pub alive: bool,
+    /// Whether it spoke since this parent began; until then its lease is an advance.
+    pub heard: bool,
     /// When it counts as lost, unless it is heard before.
     pub deadline: Timestamp,
     pub last_seen: Timestamp,
@@ -136,8 +144,8 @@ pub(crate) struct ChildState {
     pub mode: PlaceMode,
     /// What waits for this child moves too when it empties.
     pub force: bool,
-    /// Why what is left on a child that empties is still there.
-    pub left: Option<String>,
+    /// What is left on a child that empties, and why it is still there.
+    pub left: Vec<Remaining>,
     /// Set by operators, beside what the child says of itself.
     pub labels: Labels,
 }
@@ -153,12 +161,18 @@ pub struct Parent {
     pub(crate) stuck: BTreeSet<InstanceId>,
     pub(crate) stuck_until: Option<Timestamp>,
     pub(crate) placed_count: BTreeMap<ChildId, u64>,
+    /// How many of those are at rest.
+    pub(crate) resting: BTreeMap<ChildId, u64>,
+    /// Instances that came to rest, or no longer are, since the owner last asked.
+    pub(crate) rested: BTreeSet<InstanceId>,
     /// Children whose desired set changed since they were last asked for.
     pub(crate) told: BTreeSet<ChildId>,
     /// Instances for which others give way, with those that have not gone yet. Their room is held for them.
     pub(crate) preempting: BTreeMap<InstanceId, BTreeSet<InstanceId>>,
     /// Instances that were moved off an emptying child and do not run again yet.
     pub(crate) movers: BTreeSet<InstanceId>,
+    /// Instances that their child would hand to another.
+    pub(crate) handed: BTreeSet<InstanceId>,
     /// Instances of which something new is known, beside what reports say.
     pub(crate) news: BTreeSet<InstanceId>,
     /// When leases were last looked at.
@@ -182,9 +196,12 @@ impl Parent {
             stuck: BTreeSet::new(),
             stuck_until: None,
             placed_count: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            rested: BTreeSet::new(),
             told: BTreeSet::new(),
             preempting: BTreeMap::new(),
             movers: BTreeSet::new(),
+            handed: BTreeSet::new(),
             news: BTreeSet::new(),
             looked: None,
             members,
@@ -232,6 +249,8 @@ impl Parent {
                     deciding: false,
                     gone: false,
                     leaving: None,
+                    rest: Rest::Awake,
+                    handed_up: false,
                 };
                 self.wants.insert(id.clone(), held);
             }
@@ -252,9 +271,13 @@ impl Parent {
 
     /// Puts back what was last known of an instance.
     pub fn restore_seen(&mut self, seen: ObservedInstance) {
-        if let Some(held) = self.wants.get_mut(&seen.id) {
-            held.seen = Some(seen);
+        let Some(held) = self.wants.get_mut(&seen.id) else { return };
+        let (run, restart_count) = (held.assignment.run, held.assignment.restart_count);
+        if seen.rests(run) {
+            let id = seen.id.clone();
+            return self.restore_rest(&id, Resting { run, restart_count, seen });
         }
+        held.seen = Some(seen);
     }
 
     /// It is no longer wanted, wherever it is.
@@ -262,8 +285,10 @@ impl Parent {
         self.unplace(id);
         self.queue_out(id);
         self.movers.remove(id);
+        self.handed.remove(id);
         self.news.remove(id);
         self.wants.remove(id);
+        self.rested.remove(id);
     }
 
     /// Decides what a changed want means: forward it, queue it, or call it gone.
@@ -272,9 +297,11 @@ impl Parent {
         match (&held.place, held.assignment.run) {
             (Some(place), _) => {
                 let lost = self.children.get(&place.child).is_some_and(|state| !state.alive);
-                if lost && !held.waits() {
+                // What is to run again does not wait for a place that is lost, unless that is its policy.
+                if lost && (!held.waits() || held.starts_elsewhere()) {
                     return self.lose(id, "its place was lost");
                 }
+                self.rouse(id);
                 self.tell_child(id);
             }
             (None, Run::Gone) => {
@@ -282,6 +309,7 @@ impl Parent {
                 self.queue_out(id);
             }
             (None, Run::Stopped) => self.queue_out(id),
+            (None, Run::Running) if held.over() => self.queue_out(id),
             (None, Run::Running) if !held.deciding && !self.preempting.contains_key(id) => {
                 let key = (held.priority(), id.clone());
                 self.stuck.remove(id);
@@ -318,8 +346,10 @@ impl Parent {
         }
         let mut assignment = held.assignment.clone();
         assignment.generation = place.generation;
-        if held.leaving.is_some() {
-            assignment.run = Run::Gone;
+        match held.rest {
+            _ if held.leaving.is_some() => assignment.run = Run::Gone,
+            Rest::Waking(_) => assignment.run = Run::Stopped,
+            _ => {}
         }
         let child = place.child.clone();
         if let Some(state) = self.children.get_mut(&child)
@@ -361,10 +391,15 @@ impl Parent {
             self.fleet.release(id);
         }
         let place = held.place.take()?;
-        held.leaving = None;
+        (held.leaving, held.handed_up) = (None, false);
+        self.handed.remove(id);
         self.fleet.release(id);
+        let asleep = held.asleep();
         if let Some(count) = self.placed_count.get_mut(&place.child) {
             *count = count.saturating_sub(1);
+        }
+        if asleep {
+            self.rest_count(&place.child, false);
         }
         if let Some(state) = self.children.get_mut(&place.child)
             && state.outbox.remove(id)
@@ -420,7 +455,17 @@ impl Parent {
 
     /// What a child that has `have` should be told; nothing when it has everything.
     pub fn desired(&self, child: &ChildId, have: Option<Revision>) -> Option<Desired> {
-        self.children.get(child)?.outbox.since_within(have, self.config.page_bytes)
+        self.desired_within(child, have, self.config.page_bytes)
+    }
+
+    /// As [`Parent::desired`], in a page of about so many bytes and one entry at least.
+    pub fn desired_within(
+        &self,
+        child: &ChildId,
+        have: Option<Revision>,
+        page_bytes: usize,
+    ) -> Option<Desired> {
+        self.children.get(child)?.outbox.since_within(have, page_bytes)
     }
 
     pub fn desired_whole(&self, child: &ChildId) -> Option<Desired> {

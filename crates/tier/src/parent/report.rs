@@ -10,6 +10,7 @@ use model::{
 };
 
 use super::Parent;
+use super::drain::LEFT_LISTED_MAX;
 
 /// GPUs listed one by one in an aggregate; a parent only needs to know whether an ask can fit.
 const AGGREGATE_GPUS_MAX: usize = 64;
@@ -63,15 +64,28 @@ impl Parent {
         if !self.config.children_are_zones {
             view.explanation = held.explanation.clone();
         }
+        view.handed_up = held.handed_up;
         if held.gone {
             view.phase = Phase::Gone;
         } else if held.place.is_none() {
-            view.phase = if held.assignment.run == Run::Stopped { Phase::Stopped } else { Phase::Pending };
+            view.phase = if held.over() {
+                Phase::Exited
+            } else if held.assignment.run == Run::Stopped {
+                Phase::Stopped
+            } else {
+                Phase::Pending
+            };
             // Events and exit codes of the old place stay in the history; what is shown is the present.
             view.node = None;
             view.address = None;
         } else if let Some(why) = &held.leaving {
             view.message = Some(why.clone());
+        } else if let super::Rest::Waking(why) = &held.rest {
+            view.phase = Phase::Pending;
+            view.message = Some(why.clone());
+            view.refused = held.starts_elsewhere();
+        } else if held.over() {
+            // It ended where it was; whether that place answers says nothing of it.
         } else if self.is_away(held) && (view.phase != Phase::Stopped || held.assignment.run == Run::Running)
         {
             let name = held.place.as_ref().map(|place| self.child_name(&place.child)).unwrap_or_default();
@@ -94,8 +108,9 @@ impl Parent {
             && !self.stuck.contains(&held.assignment.id)
     }
 
+    /// Whether it looks for a child and none fits.
     pub fn stuck(&self, id: &InstanceId) -> bool {
-        self.stuck.contains(id)
+        self.stuck.contains(id) && self.place_of(id).is_none()
     }
 
     pub fn child_of(&self, id: &InstanceId) -> Option<&ChildId> {
@@ -104,6 +119,11 @@ impl Parent {
 
     pub fn child_alive(&self, child: &ChildId) -> bool {
         self.children.get(child).is_some_and(|state| state.alive)
+    }
+
+    /// Whether it spoke to this parent and its lease has not lapsed since.
+    pub fn child_connected(&self, child: &ChildId) -> bool {
+        self.children.get(child).is_some_and(|state| state.alive && state.heard)
     }
 
     /// How many instances are placed on a child.
@@ -136,8 +156,10 @@ impl Parent {
                 last_seen: state.last_seen,
                 reserved: self.fleet.reserved(id),
                 instances: self.placed_count.get(id).copied().unwrap_or(0),
+                resting: self.child_rests(id),
                 mode: state.mode,
-                left: state.left.clone(),
+                left: self.left_sentence(&state.left),
+                remaining: state.left.iter().take(LEFT_LISTED_MAX).cloned().collect(),
                 usage: None,
                 clock_ahead_ms: 0,
                 certificate_until: None,
@@ -193,9 +215,9 @@ impl Parent {
         total
     }
 
-    /// When anything was last heard of a child.
+    /// When anything was last heard of a child, since this parent began.
     pub fn child_last_seen(&self, child: &ChildId) -> Option<Timestamp> {
-        Some(self.children.get(child)?.last_seen)
+        self.children.get(child).filter(|state| state.heard).map(|state| state.last_seen)
     }
 }
 

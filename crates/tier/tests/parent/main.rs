@@ -1,8 +1,10 @@
 //! A parent over children: placing, losing, refusing, emptying, giving way.
 
 mod common;
+mod handed;
 mod heal;
 mod policy;
+mod rest;
 
 use model::{Assignment, Cpu, ObservedInstance, Outcome, Phase, Run};
 

@@ -161,7 +161,10 @@ fn an_emptied_child_is_told_to_drop_before_another_place_is_sought() {
     let generation = parent.place_of(&wanted.id).expect("placed").generation;
     parent.mode_set(&first.id, PlaceMode::Draining, false);
     decide(&mut parent, START);
-    assert_eq!(parent.reports()[0].left.as_deref(), Some("i-1 finds no other place that fits"));
+    assert_eq!(
+        parent.reports()[0].left.as_deref(),
+        Some("i-1 has no other place in its zone; it moves when root finds one in another")
+    );
 
     let mut second = Peer::join(&mut parent, "n2", 4);
     decide(&mut parent, START);

@@ -57,6 +57,13 @@ fn assignment(number: u128, change: impl FnOnce(&mut InstanceSpec)) -> Assignmen
 }
 
 impl World {
+    /// Keeps an order and puts it in force, as the owner does.
+    fn order(&mut self, ordered: Result<Ordered>) {
+        let (order, writes) = ordered.expect("it is legal");
+        self.disk.apply(&writes);
+        self.core.ordered(order);
+    }
+
     fn new() -> Self {
         let core = Core::new("east".parse().expect("a name"), "1", config(1), Kept::default(), NOW);
         Self { core, disk: Kept::default(), nodes: BTreeMap::new(), rev: 0, epoch: 1 }
@@ -149,11 +156,11 @@ fn a_restart_keeps_places_modes_labels_and_who_was_removed() {
     world.node("n2", 4);
     world.tell(vec![assignment(1, |spec| spec.constraints.node = Some("n1".to_owned()))]);
     let generation = world.disk.places[&InstanceId::from_random(1)].generation;
-    let writes = world.core.node_mode("n2", PlaceMode::Cordoned, false).expect("known");
-    world.disk.apply(&writes);
+    let ordered = world.core.node_mode("n2", PlaceMode::Cordoned, false);
+    world.order(ordered);
     let set = Labels::from([("rack".to_owned(), "r1".to_owned())]);
-    let writes = world.core.node_label("n1", &set, &[]).expect("known");
-    world.disk.apply(&writes);
+    let ordered = world.core.node_label("n1", &set, &[]);
+    world.order(ordered);
     world.restart();
     assert_eq!(world.place(1), Some(node));
     assert_eq!(world.disk.places[&InstanceId::from_random(1)].generation, generation);
@@ -178,14 +185,14 @@ fn a_drained_node_ends_empty_and_the_instance_runs_once() {
     let first = world.node("n1", 4);
     world.tell(vec![assignment(1, |_| {}), assignment(2, |_| {})]);
     let second = world.node("n2", 4);
-    let writes = world.core.node_mode("n1", PlaceMode::Draining, false).expect("known");
-    world.disk.apply(&writes);
+    let ordered = world.core.node_mode("n1", PlaceMode::Draining, false);
+    world.order(ordered);
     world.settle();
     world.settle();
     assert_eq!(world.nodes[&first].assignments().count(), 0);
     assert_eq!(world.nodes[&second].assignments().count(), 2);
     assert_eq!((world.phase(1), world.phase(2)), (Some(Phase::Running), Some(Phase::Running)));
-    assert!(world.core.node_mode("nobody", PlaceMode::Open, false).is_none());
+    assert!(world.core.node_mode("nobody", PlaceMode::Open, false).is_err());
 }
 
 #[test]
@@ -207,13 +214,34 @@ fn a_removed_node_is_never_let_in_again() {
     let second = world.node("n2", 4);
     assert!(world.core.node_remove("n1", false).is_err(), "it lives and holds something");
     assert!(world.core.node_remove("nobody", true).is_err());
-    let writes = world.core.node_remove("n1", true).expect("forced");
-    world.disk.apply(&writes);
+    let ordered = world.core.node_remove("n1", true);
+    world.order(ordered);
     world.settle();
     assert_eq!(world.place(1), Some(second));
     world.restart();
     assert!(!world.core.admits(&first));
     assert!(world.core.nodes().iter().all(|report| report.id != first.as_str()));
+}
+
+#[test]
+fn an_order_that_is_not_kept_changes_nothing() {
+    let mut world = World::new();
+    let node = world.node("n1", 4);
+    world.tell(vec![assignment(1, |_| {})]);
+    let before = world.core.nodes();
+    let set = Labels::from([("rack".to_owned(), "r1".to_owned())]);
+    for ordered in [
+        world.core.node_mode("n1", PlaceMode::Draining, true),
+        world.core.node_label("n1", &set, &[]),
+        world.core.node_remove("n1", true),
+    ] {
+        drop(ordered.expect("it is legal, and the disk is full"));
+    }
+    world.settle();
+    let after = world.core.nodes();
+    assert_eq!((after[0].mode, &after[0].facts.labels), (PlaceMode::Open, &before[0].facts.labels));
+    assert!(world.core.admits(&node));
+    assert_eq!((world.place(1), world.phase(1)), (Some(node), Some(Phase::Running)));
 }
 
 #[test]

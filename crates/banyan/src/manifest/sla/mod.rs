@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 use api::AppWorkload;
 use model::name::NAME_MAX;
 use model::workload::{DESCRIPTION_BYTES_MAX, RunPolicy, WORKLOAD_NAME_MAX};
-use model::{Bytes, Cpu, GpuAsk, InstanceSpec, Mode, Name, RestartPolicy, WorkloadSpec};
+use model::{Bytes, Cpu, Faults, GpuAsk, InstanceSpec, Mode, Name, RestartPolicy, WorkloadSpec, shown};
 use serde_json::Value;
 
-use self::read::{Faults, Fields};
+use self::read::Fields;
 use super::{AppSpec, Body, ImageSpec, Resource};
-use crate::failure::{Failure, Result};
 
 const VERSION: &str = "v2.0";
 const PART_MAX: usize = 30;
@@ -28,20 +27,10 @@ pub fn is_descriptor(value: &Value) -> bool {
 }
 
 /// What a descriptor asks for. `place` is its file, for messages.
-pub fn translate(value: &Value, place: &str) -> Result<Vec<Resource>> {
+pub fn translate(value: &Value, place: &str) -> model::Result<Vec<Resource>> {
     let mut faults = Faults::default();
     let resources = descriptor(value, place, &mut faults);
-    if faults.is_empty() {
-        return Ok(resources);
-    }
-    let what = if faults.len() == 1 { "field is" } else { "fields are" };
-    Err(Failure::new(format!(
-        "this SLA descriptor cannot be used: {} {what} wrong or not possible",
-        faults.len()
-    ))
-    .at(place)
-    .details(faults.lines())
-    .hint("what can be asked for stands in docs/workloads.md"))
+    faults.done().map(|()| resources)
 }
 
 /// Microservices by the names under which others may mean them.
@@ -164,7 +153,7 @@ fn part<'a>(fields: &mut Fields<'a>, key: &'static str, faults: &mut Faults) -> 
     if (1..=PART_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Some(text);
     }
-    let sentence = format!("'{}' must be 1 to {PART_MAX} letters and digits", text.escape_debug());
+    let sentence = format!("'{}' must be 1 to {PART_MAX} letters and digits", shown(text));
     faults.add(&fields.at(key), sentence);
     None
 }
@@ -234,15 +223,30 @@ fn microservice(
         spec.mode = Mode::Once { run: RunPolicy::default() };
         spec.instance.restart = RestartPolicy::Never;
     }
+    let name = names.workload();
     // An image that is missing was told already.
     if !spec.instance.image.is_empty()
-        && let Err(error) = spec.validate()
+        && let Err(error) = spec.validate_as(&name)
     {
-        let field = error.field.unwrap_or_default();
-        let field = field.strip_prefix("instance.").unwrap_or(&field);
-        faults.add(&format!("{path}.{field}"), error.message);
+        for fault in error.faults() {
+            faults.add(&format!("{path}.{}", own(&fault.field.unwrap_or_default())), fault.message);
+        }
     }
-    Some(AppWorkload { name: names.workload(), spec })
+    Some(AppWorkload { name, spec })
+}
+
+/// A field of a workload by the name that the descriptor has for it.
+fn own(field: &str) -> String {
+    let field = field.strip_prefix("spec.").unwrap_or(field);
+    let field = field.strip_prefix("instance.").unwrap_or(field);
+    let words =
+        [("cpu", "vcpus"), ("gpu", "vgpus"), ("disk", "storage"), ("command", "cmd"), ("env", "environment")];
+    let (first, rest) = field.split_once('.').unwrap_or((field, ""));
+    match (first, rest) {
+        ("constraints", rest) if rest.starts_with("latency") => "connectivity".to_owned(),
+        ("constraints", _) => "constraints".to_owned(),
+        (first, _) => words.iter().find(|(ours, _)| *ours == first).map_or(field, |(_, own)| own).to_owned(),
+    }
 }
 
 fn virtualization(fields: &mut Fields<'_>, faults: &mut Faults) {
@@ -250,7 +254,7 @@ fn virtualization(fields: &mut Fields<'_>, faults: &mut Faults) {
     match fields.text("virtualization", faults) {
         Some("container" | "docker") | None => {}
         Some(other) => {
-            let sentence = format!("'{}' is not possible here: only container is", other.escape_debug());
+            let sentence = format!("'{}' is not possible here: only container is", shown(other));
             faults.add(&fields.at("virtualization"), sentence);
         }
     }
@@ -286,7 +290,7 @@ fn process(fields: &mut Fields<'_>, instance: &mut InstanceSpec, faults: &mut Fa
             Some((key, value)) if !key.is_empty() => {
                 instance.env.insert(key.to_owned(), value.to_owned());
             }
-            _ => faults.add(&path, format!("'{}' must be KEY=VALUE", pair.escape_debug())),
+            _ => faults.add(&path, format!("'{}' must be KEY=VALUE", shown(pair))),
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use model::geo::Degrees;
-use model::{AreaTerm, Constraints, LatencyTerm};
+use model::{AreaTerm, Constraints, Faults, LatencyTerm};
 use serde_json::Value;
 
 use super::Targets;
-use super::read::{Faults, Fields};
+use super::read::Fields;
 
 /// The names that will do: of zones, or of nodes. None: any.
 #[derive(Default)]

@@ -2,35 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use api::read::mismatch;
+use model::Faults;
 use serde_json::{Map, Value};
-
-/// Most faults that are told; the rest is counted.
-const FAULTS_SHOWN: usize = 50;
-
-/// What is wrong, each with the path of its field.
-#[derive(Debug, Default)]
-pub struct Faults(Vec<String>);
-
-impl Faults {
-    pub fn add(&mut self, path: &str, sentence: impl AsRef<str>) {
-        self.0.push(format!("{path}: {}", sentence.as_ref()));
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn lines(mut self) -> Vec<String> {
-        let more = self.0.len().saturating_sub(FAULTS_SHOWN);
-        self.0.truncate(FAULTS_SHOWN);
-        self.0.extend((more > 0).then(|| format!("and {more} more")));
-        self.0
-    }
-}
 
 /// The fields of one object. Those that nobody looked at are told in the end, by [`Fields::rest`].
 pub struct Fields<'a> {
@@ -62,32 +36,13 @@ fn asking(path: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
-
-fn other(expected: &str, value: &Value) -> String {
-    let shown: String = value.to_string().chars().take(40).collect();
-    match value {
-        Value::Array(_) | Value::Object(_) => format!("must be {expected}, not {}", kind(value)),
-        _ => format!("must be {expected}, not {} ({shown})", kind(value)),
-    }
-}
-
 impl<'a> Fields<'a> {
     pub fn of(value: &'a Value, path: impl Into<String>, faults: &mut Faults) -> Option<Self> {
         let path = path.into();
         match value {
             Value::Object(map) => Some(Self { map, path, seen: BTreeSet::new() }),
             value => {
-                faults.add(&path, other("an object", value));
+                faults.add(&path, mismatch("an object", value));
                 None
             }
         }
@@ -113,7 +68,7 @@ impl<'a> Fields<'a> {
         let value = self.get(key)?;
         let found = read(value);
         if found.is_none() {
-            faults.add(&self.at(key), other(expected, value));
+            faults.add(&self.at(key), mismatch(expected, value));
         }
         found
     }
@@ -166,7 +121,7 @@ impl<'a> Fields<'a> {
         for (path, item) in self.list(key, faults) {
             match item.as_str() {
                 Some(text) => texts.push((path, text)),
-                None => faults.add(&path, other("a text", item)),
+                None => faults.add(&path, mismatch("a text", item)),
             }
         }
         texts
@@ -222,12 +177,13 @@ mod tests {
         fields.needed("missing", &mut faults);
         fields.cannot(&["e"], "no", &mut faults);
         fields.rest(&mut faults);
+        let lines: Vec<String> = faults.into_vec().iter().map(api::read::line).collect();
         assert_eq!(
-            faults.lines(),
+            lines,
             [
-                "top.a: must be a text, not a number (1)",
+                "top.a: must be a text, not a number (1); write \"1\"",
                 "top.b: must be a whole number, zero or more, not a text (\"x\")",
-                "top.c[0]: must be a text, not a number (1)",
+                "top.c[0]: must be a text, not a number (1); write \"1\"",
                 "top.d: must be a whole number, zero or more, not a number (1.5)",
                 "top.missing: is missing",
                 "top.e.f.g: no",

@@ -28,7 +28,7 @@ fn sla(services: Value) -> Value {
 }
 
 fn good(value: &Value) -> Vec<Resource> {
-    translate(value, "sla.json").unwrap_or_else(|failure| panic!("{}", failure.lines().join("\n")))
+    translate(value, "sla.json").unwrap_or_else(|error| panic!("{:#?}", error.faults()))
 }
 
 fn workload(change: Value) -> AppWorkload {
@@ -39,15 +39,11 @@ fn workload(change: Value) -> AppWorkload {
 
 /// All of these, and no other line, are said of a descriptor.
 fn bad(value: &Value, expect: &[&str]) {
-    let failure = translate(value, "sla.json").expect_err("it is wrong");
-    assert_eq!(failure.place.as_deref(), Some("sla.json"));
-    assert_eq!(failure.details.len(), expect.len(), "{:#?}", failure.details);
+    let faults = translate(value, "sla.json").expect_err("it is wrong").faults();
+    let lines: Vec<String> = faults.iter().map(api::read::line).collect();
+    assert_eq!(lines.len(), expect.len(), "{lines:#?}");
     for part in expect {
-        assert!(
-            failure.details.iter().any(|line| line.contains(part)),
-            "{:#?}\ndo not say '{part}'",
-            failure.details
-        );
+        assert!(lines.iter().any(|line| line.contains(part)), "{lines:#?}\ndo not say '{part}'");
     }
 }
 

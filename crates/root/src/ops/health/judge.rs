@@ -160,6 +160,18 @@ pub fn lease(
     }
 }
 
+/// A zone that did not speak since this root started; its lease runs.
+pub fn unheard(subject: &str, at: Timestamp) -> Check {
+    Check::new("lease", subject, Light::Yellow, "not heard yet since it joined or root started", at)
+        .hint("it is counted as lost if it does not come within its lease; see that its process runs")
+}
+
+/// Two processes speak with the identity of one zone, in turns.
+pub fn twins(subject: &str, at: Timestamp) -> Check {
+    Check::new("identity", subject, Light::Red, "two processes speak with its identity, in turns", at)
+        .hint("its data folder was copied: stop one of them, and let it join anew with a token of its own")
+}
+
 /// Worst first, then by what it is about; and the worst of all.
 pub fn sorted(mut checks: Vec<Check>) -> (Light, Vec<Check>) {
     checks.sort_by(|a, b| {

@@ -105,7 +105,14 @@ async fn zone_checks(cloud: &Cloud, zone: Row<ZoneRecord>) -> Vec<Check> {
     let subject = format!("zone {}", zone.name);
     let live = cloud.tree.zone_live(&zone.id);
     let last_seen = cloud.tree.zone_last_seen(&zone.id);
-    let mut checks = vec![judge::lease(&subject, zone.mode, live, last_seen, cloud.tree.lease_ms(), at)];
+    let lapsed = cloud.tree.zone_lapsed(&zone.id);
+    let mut checks = match (live, lapsed) {
+        (false, false) => vec![judge::unheard(&subject, at)],
+        _ => vec![judge::lease(&subject, zone.mode, live, last_seen, cloud.tree.lease_ms(), at)],
+    };
+    if cloud.tree.zone_twins(&zone.id) {
+        checks.push(judge::twins(&subject, at));
+    }
     if let Some(report) = cloud.tree.zone_report(&zone.id).filter(|_| live) {
         checks.push(judge::clock(&subject, report.clock_ahead_ms, at));
         if let Some(until) = report.certificate_until {
