@@ -2,3 +2,8 @@
 
 mod basic;
 mod bed;
+mod crash;
+mod damage;
+mod full;
+mod keep;
+mod overlay;
