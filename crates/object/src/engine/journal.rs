@@ -122,8 +122,11 @@ pub(super) fn change_encode(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>)
     }
 }
 
+/// A key and its value; `None` deletes.
+pub(super) type Change<'a> = (&'a [u8], Option<&'a [u8]>);
+
 /// The changes of a group in order.
-pub(super) fn changes_decode(mut bytes: &[u8]) -> Option<Vec<(&[u8], Option<&[u8]>)>> {
+pub(super) fn changes_decode(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
     fn take<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let (word, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;

@@ -116,25 +116,22 @@ impl Keeper {
             let state = core.state();
             let mut dead = Vec::new();
             state.scan(&dead_before(before), None, |key, _| {
-                dead.extend(last_number(key).map(BlobId));
+                dead.extend(last_number(key).map(|id| (key.to_vec(), BlobId(id))));
                 dead.len() < BURY_AT_ONCE
             })?;
             let more = dead.len() == BURY_AT_ONCE;
             if dead.is_empty() {
                 return Ok(());
             }
-            let mut last = None;
-            for id in &dead {
+            let mut files = Vec::new();
+            for (_, id) in &dead {
                 let blob = state.get(&blob_key(*id))?.map(|bytes| Blob::decode(&bytes)).transpose()?;
-                if blob.is_some_and(|blob| blob.place == Place::File) {
-                    core.files.remove(*id)?;
-                    last = Some(*id);
+                if blob.is_some_and(|blob| blob.refs == 0 && blob.place == Place::File) {
+                    files.push(*id);
                 }
             }
-            if let Some(id) = last {
-                core.files.sync_folder(id)?;
-            }
-            self.hand.write(move |tx| dead.iter().try_for_each(|id| tx.bury(*id)))?;
+            core.files.remove_all(&files)?;
+            self.hand.write(move |tx| dead.into_iter().try_for_each(|(key, id)| tx.bury(key, id)))?;
             if !more {
                 return Ok(());
             }
@@ -147,14 +144,14 @@ impl Keeper {
         for number in core.segments.ends().into_keys().filter(|number| *number < self.covered) {
             let key = segment_key(number);
             if Alive::decode(core.state().get(&key)?.as_deref())? == Alive::default() {
+                if core.state().get(&key)?.is_some() {
+                    self.hand.write(move |tx| {
+                        tx.delete(key);
+                        Ok(())
+                    })?;
+                }
                 core.segments.remove(number)?;
                 self.fixed.remove(&number);
-                self.hand.write(move |tx| {
-                    if tx.get(&key)?.is_some() {
-                        tx.delete(key);
-                    }
-                    Ok(())
-                })?;
             }
         }
         Ok(())

@@ -24,7 +24,7 @@ use super::scrub;
 use super::writer::{Job, QUEUE_MAX, Writer};
 
 /// Records that a replay gathers before the index takes them.
-const REPLAYED_MAX: usize = 100_000;
+const REPLAYED_MAX: usize = 50_000;
 
 pub(super) struct Parts {
     pub core: Arc<Core>,

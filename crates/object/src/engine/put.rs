@@ -15,6 +15,8 @@ use super::file::{FileGuard, Files};
 use super::journal::crc32c;
 use super::seal::Cipher;
 
+/// Bytes after which the disk begins, while more comes.
+const SYNC_EVERY: u64 = 8 << 20;
 /// Slices of one write.
 const SLICES_MAX: usize = 256;
 
@@ -148,7 +150,10 @@ impl Written {
 struct Sink {
     /// Goes with the file, so that a write under way ends before the file does.
     guard: FileGuard,
-    file: File,
+    file: Arc<File>,
+    /// The disk's work on what was written so far, while more comes.
+    sync: Option<JoinHandle<io::Result<()>>>,
+    synced: u64,
     offset: u64,
     hint: Option<u64>,
     cipher: Option<Cipher>,
@@ -173,7 +178,9 @@ impl Sink {
         }
         Ok(Self {
             guard,
-            file,
+            file: Arc::new(file),
+            sync: None,
+            synced: 0,
             offset: 0,
             hint,
             cipher,
@@ -187,12 +194,26 @@ impl Sink {
 
     fn write(&mut self, parts: &[Bytes]) -> Result<(), EngineError> {
         if self.cipher.is_some() {
-            return parts.iter().try_for_each(|part| self.seal(part));
+            parts.iter().try_for_each(|part| self.seal(part))?;
+        } else {
+            parts.iter().for_each(|part| self.digest(part));
+            self.put(parts)?;
         }
-        for part in parts {
-            self.digest(part);
+        if self.offset - self.synced >= SYNC_EVERY && self.sync.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.end_sync()?;
+            let file = self.file.clone();
+            self.sync = Some(tokio::task::spawn_blocking(move || file.sync_data()));
+            self.synced = self.offset;
         }
-        self.put(parts)
+        Ok(())
+    }
+
+    /// A failure is told only once, so it must not be missed.
+    fn end_sync(&mut self) -> Result<(), EngineError> {
+        if let Some(sync) = self.sync.take() {
+            tokio::runtime::Handle::current().block_on(sync).map_err(io::Error::other)??;
+        }
+        Ok(())
     }
 
     fn put(&mut self, parts: &[Bytes]) -> Result<(), EngineError> {
@@ -273,6 +294,7 @@ impl Sink {
             // Gives back what was reserved and not used.
             self.file.set_len(self.offset)?;
         }
+        self.end_sync()?;
         self.file.sync_data()?;
         files.sync_folder(self.guard.id())?;
         self.guard.written();

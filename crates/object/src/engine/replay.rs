@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use super::api::EngineError;
 use super::journal::{
-    GROUP_HEADER, GROUP_MAGIC, GroupHead, SEGMENT_HEADER, SegmentHead, Segments, changes_decode, crc32c,
+    Change, GROUP_HEADER, GROUP_MAGIC, GroupHead, SEGMENT_HEADER, SegmentHead, Segments, changes_decode,
+    crc32c,
 };
 
 /// A sound group.
@@ -17,7 +18,7 @@ pub(super) struct Group {
 
 impl Group {
     /// The changes in order.
-    pub fn changes(&self) -> Vec<(&[u8], Option<&[u8]>)> {
+    pub fn changes(&self) -> Vec<Change<'_>> {
         changes_decode(&self.bytes[GROUP_HEADER + self.head.blobs as usize..]).unwrap_or_default()
     }
 

@@ -220,11 +220,14 @@ impl Tx<'_> {
         self.group.now()
     }
 
-    /// Forgets a dead blob whose file is gone.
-    pub(super) fn bury(&mut self, id: BlobId) -> Result<(), EngineError> {
-        let blob = self.blob(id)?;
-        self.tally.take(&blob);
-        self.delete(dead_key(blob.dead, id));
+    /// Forgets a dead blob whose file is gone; `key` is where it waited.
+    pub(super) fn bury(&mut self, key: Vec<u8>, id: BlobId) -> Result<(), EngineError> {
+        self.delete(key);
+        match self.blob(id) {
+            Ok(blob) if blob.refs == 0 => self.tally.take(&blob),
+            Ok(_) | Err(EngineError::Missing(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
         self.delete(blob_key(id));
         if self.get(&damaged_key(id))?.is_some() {
             self.delete(damaged_key(id));

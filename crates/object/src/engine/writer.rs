@@ -24,8 +24,8 @@ const GROUP_MAX: usize = 512;
 /// Bytes in one group before it takes no more.
 const GROUP_BYTES: usize = 8 << 20;
 /// Changed records that wake the checkpoint before its time, and that make the writer wait for it.
-pub(super) const CHANGED_SOON: usize = 50_000;
-const CHANGED_MAX: usize = 200_000;
+pub(super) const CHANGED_SOON: usize = 20_000;
+const CHANGED_MAX: usize = 80_000;
 /// How long the writer waits for a checkpoint before it refuses changes.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(30);
 

@@ -1,5 +1,7 @@
 //! The engine as its users see it.
 
+#![allow(clippy::unwrap_used)]
+
 mod basic;
 mod bed;
 mod crash;
