@@ -13,12 +13,16 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
+use super::blob::{damaged, last_number};
 use super::core::Core;
+use super::hand::Hand;
 use super::layers::State;
 use super::put::BlobWriter;
+use super::scrub::Scrub;
+use super::stats::Stats;
 use super::tx::Tx;
 use super::writer::{Job, call};
-use super::{get, open};
+use super::{get, open, scrub};
 
 /// Blobs up to this size live in the journal.
 pub const PACKED_MAX: usize = 64 * 1024;
@@ -69,6 +73,10 @@ pub struct EngineConfig {
     pub grace: Duration,
     /// Room on the disk that blobs leave, so that deletes still work on a full one.
     pub reserve: u64,
+    /// Bytes per second that the scrubber reads; 0 is never.
+    pub scrub_rate: u64,
+    /// How long after a pass the scrubber begins the next.
+    pub scrub_every: Duration,
 }
 
 impl EngineConfig {
@@ -79,6 +87,8 @@ impl EngineConfig {
             segment: 64 << 20,
             grace: Duration::from_secs(10),
             reserve: 32 << 20,
+            scrub_rate: 4 << 20,
+            scrub_every: Duration::from_secs(7 * 24 * 60 * 60),
         }
     }
 }
@@ -158,6 +168,43 @@ impl Engine {
         get::fetch(self.inner.core.clone(), id, range, seal).await
     }
 
+    /// As long as it is kept, no blob that is held now loses its bytes. For readers of many blobs.
+    pub fn pin(&self) -> Pin {
+        let core = self.inner.core.clone();
+        Pin { time: core.pins.add(), core }
+    }
+
+    /// Reads every blob, at most `rate` bytes per second, and tells how far it is.
+    pub async fn scrub(
+        &self,
+        rate: Option<u64>,
+        mut progress: impl FnMut(&Scrub) + Send + 'static,
+    ) -> Result<Scrub, EngineError> {
+        let hand = Hand { core: self.inner.core.clone(), jobs: self.jobs()?.downgrade() };
+        let pass = tokio::task::spawn_blocking(move || {
+            let mut pass = scrub::Pass::new(hand, rate);
+            while pass.step()? {
+                progress(&pass.seen);
+            }
+            Ok(pass.seen)
+        });
+        pass.await.map_err(|error| EngineError::Io(io::Error::other(error)))?
+    }
+
+    /// Blobs that did not match their checksums, by the scrubber or a reader, and are still held.
+    pub fn damaged(&self) -> Result<Vec<BlobId>, EngineError> {
+        let mut found = Vec::new();
+        self.inner.core.state().scan(&damaged(), None, |key, _| {
+            found.extend(last_number(key).map(BlobId));
+            true
+        })?;
+        Ok(found)
+    }
+
+    pub fn stats(&self) -> Result<Stats, EngineError> {
+        Stats::of(&self.inner.core)
+    }
+
     /// Ends the writer after what it has been given; makes the index durable. Reading goes on.
     pub async fn close(&self) {
         let (done, answer) = oneshot::channel();
@@ -165,6 +212,18 @@ impl Engine {
         if jobs.send(Job::Close(done)).await.is_ok() {
             let _ = answer.await;
         }
+    }
+}
+
+/// Keeps bytes from being removed.
+pub struct Pin {
+    core: Arc<Core>,
+    time: i64,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.core.pins.remove(self.time);
     }
 }
 

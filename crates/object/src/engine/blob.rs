@@ -1,9 +1,12 @@
 //! What is known of a blob, and the keys of the engine's own records.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::api::{BlobId, CHUNK, EngineError};
-use crate::record::key::Space;
+use crate::record::key::{Space, under};
 
 /// Bytes that sealing adds to a chunk.
 pub(super) const TAG: u64 = 16;
@@ -65,31 +68,109 @@ pub(super) fn blob_of(key: &[u8]) -> Option<BlobId> {
     Some(BlobId(u64::from_be_bytes(rest.try_into().ok()?)))
 }
 
-pub(super) fn blobs() -> std::ops::Range<Vec<u8>> {
-    crate::record::key::under(own(b'b', &[]))
+/// The records of all blobs from one on.
+pub(super) fn blobs_from(id: BlobId) -> Range<Vec<u8>> {
+    blob_key(id)..blobs().end
 }
 
-/// Bytes alive in a segment.
+pub(super) fn blobs() -> Range<Vec<u8>> {
+    under(own(b'b', &[]))
+}
+
+/// What is alive in a segment.
 pub(super) fn segment_key(segment: u64) -> Vec<u8> {
     own(b's', &[segment])
 }
 
-pub(super) fn segments() -> std::ops::Range<Vec<u8>> {
-    crate::record::key::under(own(b's', &[]))
+pub(super) fn segments() -> Range<Vec<u8>> {
+    under(own(b's', &[]))
+}
+
+/// What is alive in files.
+pub(super) fn files_key() -> Vec<u8> {
+    own(b'f', &[])
 }
 
 /// A blob that waits to be reclaimed, by the time the last one let go.
 pub(super) fn dead_key(time: i64, id: BlobId) -> Vec<u8> {
-    own(b'd', &[time.cast_unsigned(), id.0])
+    own(b'd', &[time.max(0).cast_unsigned(), id.0])
 }
 
-/// The dead up to a time.
-pub(super) fn dead_until(time: i64) -> std::ops::Range<Vec<u8>> {
+/// The dead before a time.
+pub(super) fn dead_before(time: i64) -> Range<Vec<u8>> {
     own(b'd', &[])..own(b'd', &[time.max(0).cast_unsigned()])
+}
+
+/// A blob that did not match its checksum.
+pub(super) fn damaged_key(id: BlobId) -> Vec<u8> {
+    own(b'x', &[id.0])
+}
+
+pub(super) fn damaged() -> Range<Vec<u8>> {
+    under(own(b'x', &[]))
+}
+
+/// How far the scrubber is.
+pub(super) fn scrub_key() -> Vec<u8> {
+    own(b'y', &[])
 }
 
 /// The number at the end of one of the engine's keys.
 pub(super) fn last_number(key: &[u8]) -> Option<u64> {
     let (_, tail) = key.split_last_chunk::<8>()?;
     Some(u64::from_be_bytes(*tail))
+}
+
+/// How much is alive in one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Alive {
+    pub blobs: u64,
+    pub bytes: u64,
+}
+
+impl Alive {
+    pub(super) fn encode(self) -> Vec<u8> {
+        [self.blobs.to_be_bytes(), self.bytes.to_be_bytes()].concat()
+    }
+
+    /// Nothing stands for nothing.
+    pub(super) fn decode(bytes: Option<&[u8]>) -> Result<Self, EngineError> {
+        let Some(bytes) = bytes else { return Ok(Self::default()) };
+        let number = |at: usize| Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        match (number(0), number(8)) {
+            (Some(blobs), Some(bytes)) => Ok(Self { blobs, bytes }),
+            _ => Err(EngineError::Index("a count of what is alive is damaged".into())),
+        }
+    }
+}
+
+/// What a change adds to and takes from what is alive.
+#[derive(Debug, Default)]
+pub(super) struct Tally(pub BTreeMap<Vec<u8>, (i64, i64)>);
+
+impl Tally {
+    pub fn add(&mut self, blob: &Blob) {
+        self.count(blob, 1);
+    }
+
+    pub fn take(&mut self, blob: &Blob) {
+        self.count(blob, -1);
+    }
+
+    fn count(&mut self, blob: &Blob, sign: i64) {
+        let key = match blob.place {
+            Place::Packed { segment, .. } => segment_key(segment),
+            Place::File => files_key(),
+        };
+        let entry = self.0.entry(key).or_default();
+        entry.0 += sign;
+        entry.1 += sign * i64::try_from(blob.stored()).unwrap_or(i64::MAX);
+    }
+
+    pub fn join(&mut self, other: Self) {
+        for (key, (blobs, bytes)) in other.0 {
+            let entry = self.0.entry(key).or_default();
+            *entry = (entry.0 + blobs, entry.1 + bytes);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What the parts of the engine share.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
-use super::api::{EngineConfig, EngineError};
+use super::api::{BlobId, EngineConfig, EngineError};
 use super::file::Files;
 use super::index::Index;
 use super::journal::Segments;
@@ -20,6 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) struct Core {
     pub config: EngineConfig,
+    /// Of the groups in the journal.
+    pub salt: u64,
     pub state: RwLock<Arc<State>>,
     pub index: Mutex<Index>,
     pub segments: Arc<Segments>,
@@ -29,6 +32,9 @@ pub(super) struct Core {
     pub stopped: AtomicBool,
     pub signal: Arc<Signal>,
     pub counters: Counters,
+    pub pins: Pins,
+    /// Blobs that a reader found damaged.
+    pub suspects: Mutex<BTreeSet<BlobId>>,
     /// Held as long as the engine is open.
     pub _lock: File,
 }
@@ -117,6 +123,16 @@ impl Signal {
         self.changed.notify_all();
     }
 
+    /// Waits for the end or the time; whether it is the end.
+    pub fn rest(&self, time: Duration) -> bool {
+        let wanted = self.wanted.lock().expect("no panic under this lock");
+        let (wanted, _) = self
+            .changed
+            .wait_timeout_while(wanted, time, |wanted| !wanted.stop)
+            .expect("no panic under this lock");
+        wanted.stop
+    }
+
     /// Waits for a call or the time.
     pub fn wait(&self, time: Duration) -> Wanted {
         let wanted = self.wanted.lock().expect("no panic under this lock");
@@ -129,6 +145,32 @@ impl Signal {
     }
 }
 
+/// Since when readers want nothing to be removed.
+#[derive(Default)]
+pub(super) struct Pins(Mutex<BTreeMap<i64, usize>>);
+
+impl Pins {
+    pub fn add(&self) -> i64 {
+        let time = wall();
+        *self.0.lock().expect("no panic under this lock").entry(time).or_default() += 1;
+        time
+    }
+
+    pub fn remove(&self, time: i64) {
+        let mut pins = self.0.lock().expect("no panic under this lock");
+        if let Some(count) = pins.get_mut(&time) {
+            *count -= 1;
+            if *count == 0 {
+                pins.remove(&time);
+            }
+        }
+    }
+
+    pub fn oldest(&self) -> Option<i64> {
+        self.0.lock().expect("no panic under this lock").first_key_value().map(|(time, _)| *time)
+    }
+}
+
 /// Counts for metrics.
 #[derive(Default)]
 pub(super) struct Counters {
@@ -136,6 +178,8 @@ pub(super) struct Counters {
     pub changes: AtomicU64,
     pub sync_micros: AtomicU64,
     pub checkpoints: AtomicU64,
+    /// Bytes of the segment that is appended to.
+    pub offset: AtomicU64,
 }
 
 impl Counters {

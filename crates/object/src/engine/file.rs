@@ -1,6 +1,6 @@
 //! Blobs that are files of their own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,17 @@ impl Files {
         File::open(parent(&self.path(id)))?.sync_all()
     }
 
-    pub fn remove(&self, id: BlobId) -> io::Result<()> {
+    /// Removes files, durably.
+    pub fn remove_all(&self, ids: &[BlobId]) -> io::Result<()> {
+        let mut folders = BTreeMap::new();
+        for id in ids {
+            self.remove(*id)?;
+            folders.insert(id.0 / PER_FOLDER, *id);
+        }
+        folders.into_values().try_for_each(|id| self.sync_folder(id))
+    }
+
+    fn remove(&self, id: BlobId) -> io::Result<()> {
         match fs::remove_file(self.path(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),

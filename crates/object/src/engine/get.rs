@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 use rustix::io::ReadWriteFlags;
 
 use super::api::{BlobId, CHUNK, EngineError, SealKey};
@@ -72,7 +72,10 @@ pub(super) async fn fetch(
     let seal = seal.cloned();
     let source = match find(&core, id)?.place {
         Place::Packed { .. } => open(&core, id, seal.as_ref())?,
-        Place::File => blocking(move || open(&core, id, seal.as_ref())).await?,
+        Place::File => {
+            let core = core.clone();
+            blocking(move || open(&core, id, seal.as_ref())).await?
+        }
     };
     if range.start > range.end || range.end > source.blob.size {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the range is not within the blob").into());
@@ -85,13 +88,20 @@ pub(super) async fn fetch(
     }
     match source.blob.place {
         Place::Packed { .. } => {
-            let bytes = source.packed().await?;
+            let bytes = source.packed().await.inspect_err(|error| suspect(&core, error))?;
             let range = usize::try_from(range.start).unwrap_or(0)..usize::try_from(range.end).unwrap_or(0);
             let bytes =
                 if range.end <= bytes.len() { Ok(bytes.slice(range)) } else { Err(EngineError::Damaged(id)) };
             Ok(stream::iter([bytes]).boxed())
         }
-        Place::File => Ok(source.chunks(range)),
+        Place::File => Ok(source.chunks(range).inspect_err(move |error| suspect(&core, error)).boxed()),
+    }
+}
+
+/// Remembers a blob that did not match, so that it is looked at and reported.
+fn suspect(core: &Core, error: &EngineError) {
+    if let EngineError::Damaged(id) = error {
+        core.suspects.lock().expect("no panic under this lock").insert(*id);
     }
 }
 
@@ -169,11 +179,27 @@ impl Source {
             .boxed()
     }
 
-    /// Reads and checks whole chunks; answers what of them lies in `range`.
-    pub fn span(&self, chunks: Range<u64>, range: &Range<u64>) -> Result<Bytes, EngineError> {
-        let chunk = CHUNK as u64;
-        let step = if self.blob.salt.is_some() { chunk + TAG } else { chunk };
-        let stored = self.blob.stored();
+    /// Reads all of it and compares the checksums, telling how much after each piece. Needs no key.
+    pub fn verify(&self, mut each: impl FnMut(u64) -> Result<(), EngineError>) -> Result<(), EngineError> {
+        if self.blob.place != Place::File {
+            return each(self.packed_raw()?.len() as u64);
+        }
+        let chunks = self.blob.size.div_ceil(CHUNK as u64);
+        for first in (0..chunks).step_by(CHUNKS_AT_ONCE as usize) {
+            each(self.checked(first..(first + CHUNKS_AT_ONCE).min(chunks))?.len() as u64)?;
+        }
+        // What was read once for this is not read again soon.
+        let _ = rustix::fs::fadvise(&*self.file, 0, None, rustix::fs::Advice::DontNeed);
+        Ok(())
+    }
+
+    fn step(&self) -> u64 {
+        CHUNK as u64 + if self.blob.salt.is_some() { TAG } else { 0 }
+    }
+
+    /// Whole chunks as they are stored.
+    fn checked(&self, chunks: Range<u64>) -> Result<Vec<u8>, EngineError> {
+        let (step, stored) = (self.step(), self.blob.stored());
         let start = chunks.start * step;
         let end = (chunks.end * step).min(stored);
         let bytes = self.read(start, end - start)?;
@@ -184,8 +210,15 @@ impl Source {
                 return Err(EngineError::Damaged(self.id));
             }
         }
+        Ok(bytes)
+    }
+
+    /// Reads and checks whole chunks; answers what of them lies in `range`.
+    fn span(&self, chunks: Range<u64>, range: &Range<u64>) -> Result<Bytes, EngineError> {
+        let chunk = CHUNK as u64;
+        let bytes = self.checked(chunks.clone())?;
         let bytes = match &self.cipher {
-            Some(cipher) => self.unseal(cipher, chunks.start, &bytes, step)?,
+            Some(cipher) => self.unseal(cipher, chunks.start, &bytes)?,
             None => bytes,
         };
         let from = range.start.saturating_sub(chunks.start * chunk);
@@ -193,8 +226,9 @@ impl Source {
         Ok(Bytes::from(bytes).slice(usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0)))
     }
 
-    fn unseal(&self, cipher: &Cipher, first: u64, bytes: &[u8], step: usize) -> Result<Vec<u8>, EngineError> {
+    fn unseal(&self, cipher: &Cipher, first: u64, bytes: &[u8]) -> Result<Vec<u8>, EngineError> {
         let last = self.blob.size.div_ceil(CHUNK as u64).max(1) - 1;
+        let step = usize::try_from(self.step()).expect("a chunk is small");
         let mut plain = Vec::with_capacity(bytes.len());
         for (number, piece) in (first..).zip(bytes.chunks(step)) {
             let piece = cipher.open(number, number == last, piece).ok_or(EngineError::Damaged(self.id))?;

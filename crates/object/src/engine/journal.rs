@@ -13,8 +13,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-
 use super::api::EngineError;
 
 pub(super) const SEGMENT_HEADER: usize = 40;
@@ -124,17 +122,22 @@ pub(super) fn change_encode(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>)
     }
 }
 
+/// A key and its value; `None` deletes.
+pub(super) type Change<'a> = (&'a [u8], Option<&'a [u8]>);
+
 /// The changes of a group in order.
-pub(super) fn changes_decode(mut bytes: Bytes) -> Option<Vec<(Bytes, Option<Bytes>)>> {
+pub(super) fn changes_decode(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
+    fn take<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let (word, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        *bytes = rest;
+        Some(word)
+    }
     let mut changes = Vec::new();
-    let take = |bytes: &mut Bytes| {
-        let length = u32_at(bytes.get(..4)?, 0) as usize;
-        (bytes.len() >= 4 + length).then(|| bytes.split_to(4 + length).slice(4..))
-    };
-    while !bytes.is_empty() {
-        let put = bytes.split_to(1)[0] == 1;
+    while let Some((kind, rest)) = bytes.split_first() {
+        bytes = rest;
         let key = take(&mut bytes)?;
-        let value = if put { Some(take(&mut bytes)?) } else { None };
+        let value = if *kind == 1 { Some(take(&mut bytes)?) } else { None };
         changes.push((key, value));
     }
     Some(changes)
@@ -144,11 +147,13 @@ pub(super) fn changes_decode(mut bytes: Bytes) -> Option<Vec<(Bytes, Option<Byte
 pub(super) struct Segments {
     folder: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<File>>>,
+    /// Where segments end; not of the one that is appended to.
+    ends: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Segments {
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, open: Mutex::default() }
+        Self { folder, open: Mutex::default(), ends: Mutex::default() }
     }
 
     pub fn path(&self, number: u64) -> PathBuf {
@@ -181,8 +186,36 @@ impl Segments {
         Ok(numbers)
     }
 
+    /// The segments that are complete, with their ends.
+    pub fn ends(&self) -> BTreeMap<u64, u64> {
+        self.ends.lock().expect("no panic under this lock").clone()
+    }
+
+    pub fn end(&self, number: u64, offset: u64) {
+        self.ends.lock().expect("no panic under this lock").insert(number, offset);
+    }
+
+    /// Learns where segments end: from the head of the next one, else from the file.
+    pub fn measure(&self) -> io::Result<()> {
+        for number in self.list()? {
+            let mut head = [0; SEGMENT_HEADER];
+            let file = self.file(number)?;
+            if file.read_exact_at(&mut head, 0).is_ok()
+                && let Some(head) = SegmentHead::decode(&head)
+            {
+                self.end(head.number.saturating_sub(1), head.before);
+            }
+            self.end(number, file.metadata()?.len());
+        }
+        // The head of the first tells of one that is gone.
+        let mut ends = self.ends.lock().expect("no panic under this lock");
+        ends.retain(|number, _| self.path(*number).exists());
+        Ok(())
+    }
+
     pub fn remove(&self, number: u64) -> io::Result<()> {
         self.open.lock().expect("no panic under this lock").remove(&number);
+        self.ends.lock().expect("no panic under this lock").remove(&number);
         match fs::remove_file(self.path(number)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -254,6 +287,9 @@ impl Journal {
         })();
         let file = Arc::new(made.inspect_err(|_: &io::Error| drop(fs::remove_file(&path)))?);
         self.segments.open.lock().expect("no panic under this lock").insert(number, file.clone());
+        if self.segment > 0 {
+            self.segments.end(self.segment, self.offset);
+        }
         (self.segment, self.offset, self.file) = (number, SEGMENT_HEADER as u64, Some(file));
         Ok(())
     }

@@ -1,42 +1,42 @@
 //! The keeper: checkpoints, and the removal of what is dead.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc as orders;
 use std::time::Instant;
 
-use tokio::sync::mpsc::WeakSender;
-
 use super::api::{BlobId, EngineError};
-use super::blob::{Blob, Place, blob_key, dead_until, last_number, segment_key};
-use super::core::{Core, wall};
+use super::blob::{Alive, Blob, Place, blob_key, dead_before, last_number, segment_key};
+use super::core::wall;
+use super::hand::Hand;
 use super::index::Mark;
 use super::layers::Changes;
-use super::tx::Tx;
-use super::writer::{Job, Order, call};
+use super::scrub;
+use super::writer::{CHANGED_SOON, Order};
 
 /// Dead blobs that one change forgets.
 const BURY_AT_ONCE: usize = 256;
-/// Changed records that make a checkpoint worthwhile before its time.
-const CHANGED_SOON: usize = 50_000;
 
 pub(super) struct Keeper {
-    pub core: Arc<Core>,
-    pub jobs: WeakSender<Job>,
+    pub hand: Hand,
     pub orders: orders::Sender<Order>,
     /// Set aside by the writer, not yet in the index.
     pub pending: Option<(Changes, Mark)>,
     /// The segment from which a replay would begin.
     pub covered: u64,
+    /// Segments that cannot be rewritten, because they are damaged.
+    pub fixed: BTreeSet<u64>,
+    /// The count of groups when segments were last looked at.
+    pub tidied: u64,
 }
 
 impl Keeper {
     /// Works until it is told to stop.
     pub fn run(mut self) {
+        let core = self.hand.core.clone();
         let mut last = Instant::now();
         loop {
-            let rest = self.core.config.checkpoint.saturating_sub(last.elapsed());
-            let wanted = self.core.signal.wait(rest);
+            let wanted = core.signal.wait(core.config.checkpoint.saturating_sub(last.elapsed()));
             if let Some(done) = wanted.close {
                 // What an earlier failure left, then what came after it.
                 self.report("checkpoint", |keeper| keeper.checkpoint().and_then(|()| keeper.checkpoint()));
@@ -45,18 +45,23 @@ impl Keeper {
             if wanted.stop {
                 break;
             }
-            self.core.files.sweep();
-            let due = last.elapsed() >= self.core.config.checkpoint;
-            if due || self.core.state().active.len() >= CHANGED_SOON {
+            core.files.sweep();
+            let due = last.elapsed() >= core.config.checkpoint;
+            if due || core.state().active.len() >= CHANGED_SOON {
                 last = Instant::now();
                 self.report("checkpoint", Self::checkpoint);
             }
-            if due {
+            if due && !core.stopped.load(Ordering::Acquire) {
                 self.report("reclaim", Self::reclaim);
-                self.report("removal of segments", Self::remove_segments);
+                let groups = core.counters.groups.load(Ordering::Relaxed);
+                if std::mem::replace(&mut self.tidied, groups) != groups {
+                    self.report("removal of segments", Self::remove_segments);
+                    self.report("compaction", Self::compact);
+                }
+                self.report("check of suspects", |keeper| scrub::check_suspects(&keeper.hand));
             }
         }
-        self.core.files.sweep();
+        core.files.sweep();
     }
 
     fn report(&mut self, what: &str, work: impl FnOnce(&mut Self) -> Result<(), EngineError>) {
@@ -68,30 +73,29 @@ impl Keeper {
 
     fn order(&self, order: Order) -> Result<(), EngineError> {
         self.orders.send(order).map_err(|_| EngineError::Stopped)?;
-        let jobs = self.jobs.upgrade().ok_or(EngineError::Stopped)?;
-        // A full queue means that the writer is awake.
-        let _ = jobs.try_send(Job::Wake);
-        Ok(())
+        self.hand.wake_writer()
     }
 
     /// Brings the index up to the journal.
-    pub fn checkpoint(&mut self) -> Result<(), EngineError> {
+    fn checkpoint(&mut self) -> Result<(), EngineError> {
         if self.pending.is_none() {
             let (reply, answer) = orders::channel();
             self.order(Order::Freeze(reply))?;
             self.pending = answer.recv().map_err(|_| EngineError::Stopped)?;
         }
         let Some((changes, mark)) = &self.pending else { return Ok(()) };
-        let mut index = self.core.index.lock().expect("no panic under this lock");
+        let core = &self.hand.core;
+        let mut index = core.index.lock().expect("no panic under this lock");
         let applied = index.apply(changes, mark);
         let base = index.base();
         drop(index);
         match applied {
             Ok(()) => {
+                let base = base?;
                 self.covered = mark.segment;
+                core.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
                 self.pending = None;
-                self.core.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-                self.order(Order::Thaw(base?))
+                self.order(Order::Thaw(base))
             }
             Err(error) => {
                 if let Ok(base) = base {
@@ -102,43 +106,32 @@ impl Keeper {
         }
     }
 
-    fn write<T: Send + 'static>(
-        &self,
-        change: impl FnOnce(&mut Tx<'_>) -> Result<T, EngineError> + Send + 'static,
-    ) -> Result<T, EngineError> {
-        let (job, answer) = call(change);
-        let jobs = self.jobs.upgrade().ok_or(EngineError::Stopped)?;
-        jobs.blocking_send(job).map_err(|_| EngineError::Stopped)?;
-        answer.blocking_recv().map_err(|_| EngineError::Stopped)?
-    }
-
     /// Removes the bytes of blobs that nobody has held for a while. The file goes first: a record without a file is
     /// found again, a file without a record is not.
     fn reclaim(&mut self) -> Result<(), EngineError> {
-        let grace = i64::try_from(self.core.config.grace.as_millis()).unwrap_or(i64::MAX);
+        let core = self.hand.core.clone();
+        let grace = i64::try_from(core.config.grace.as_millis()).unwrap_or(i64::MAX);
         loop {
-            let state = self.core.state();
+            let before = wall().saturating_sub(grace).min(core.pins.oldest().unwrap_or(i64::MAX));
+            let state = core.state();
             let mut dead = Vec::new();
-            state.scan(&dead_until(wall().saturating_sub(grace)), None, |key, _| {
-                dead.extend(last_number(key).map(BlobId));
+            state.scan(&dead_before(before), None, |key, _| {
+                dead.extend(last_number(key).map(|id| (key.to_vec(), BlobId(id))));
                 dead.len() < BURY_AT_ONCE
             })?;
             let more = dead.len() == BURY_AT_ONCE;
             if dead.is_empty() {
                 return Ok(());
             }
-            let mut last = None;
-            for id in &dead {
+            let mut files = Vec::new();
+            for (_, id) in &dead {
                 let blob = state.get(&blob_key(*id))?.map(|bytes| Blob::decode(&bytes)).transpose()?;
-                if blob.is_some_and(|blob| blob.place == Place::File) {
-                    self.core.files.remove(*id)?;
-                    last = Some(*id);
+                if blob.is_some_and(|blob| blob.refs == 0 && blob.place == Place::File) {
+                    files.push(*id);
                 }
             }
-            if let Some(id) = last {
-                self.core.files.sync_folder(id)?;
-            }
-            self.write(move |tx| dead.iter().try_for_each(|id| tx.bury(*id)))?;
+            core.files.remove_all(&files)?;
+            self.hand.write(move |tx| dead.into_iter().try_for_each(|(key, id)| tx.bury(key, id)))?;
             if !more {
                 return Ok(());
             }
@@ -146,19 +139,19 @@ impl Keeper {
     }
 
     /// Removes segments in which nothing is alive and which no replay needs.
-    fn remove_segments(&mut self) -> Result<(), EngineError> {
-        for number in self.core.segments.list()? {
-            if number >= self.covered {
-                break;
-            }
-            let alive = self.core.state().get(&segment_key(number))?;
-            let alive = alive.and_then(|bytes| last_number(&bytes)).unwrap_or(0);
-            if alive == 0 {
-                self.core.segments.remove(number)?;
-                self.write(move |tx| {
-                    tx.delete(segment_key(number));
-                    Ok(())
-                })?;
+    pub fn remove_segments(&mut self) -> Result<(), EngineError> {
+        let core = self.hand.core.clone();
+        for number in core.segments.ends().into_keys().filter(|number| *number < self.covered) {
+            let key = segment_key(number);
+            if Alive::decode(core.state().get(&key)?.as_deref())? == Alive::default() {
+                if core.state().get(&key)?.is_some() {
+                    self.hand.write(move |tx| {
+                        tx.delete(key);
+                        Ok(())
+                    })?;
+                }
+                core.segments.remove(number)?;
+                self.fixed.remove(&number);
             }
         }
         Ok(())

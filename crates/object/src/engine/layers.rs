@@ -5,14 +5,17 @@ use std::iter::Peekable;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use imbl::OrdMap;
 
 use super::api::EngineError;
 use super::index::Base;
 
+/// A key or a value.
+pub(super) type Word = Arc<[u8]>;
 /// Changes by key; `None` deletes. Cloning it is cheap, so every group publishes its own.
-pub(super) type Changes = OrdMap<Bytes, Option<Bytes>>;
+pub(super) type Changes = OrdMap<Word, Option<Word>>;
+/// The changes of one closure.
+pub(super) type Over = BTreeMap<Word, Option<Word>>;
 
 /// Records as of a durable group.
 pub(super) struct State {
@@ -35,7 +38,7 @@ impl State {
     pub fn scan(
         &self,
         range: &Range<Vec<u8>>,
-        over: Option<&BTreeMap<Bytes, Option<Bytes>>>,
+        over: Option<&Over>,
         mut each: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), EngineError> {
         if range.start >= range.end {
@@ -91,7 +94,7 @@ struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    fn push(&mut self, layer: impl Iterator<Item = (&'a Bytes, &'a Option<Bytes>)> + 'a) {
+    fn push(&mut self, layer: impl Iterator<Item = (&'a Word, &'a Option<Word>)> + 'a) {
         let layer = layer.map(|(key, value)| (key.as_ref(), value.as_deref()));
         self.layers.push((Box::new(layer) as Box<dyn Iterator<Item = Entry<'a>> + 'a>).peekable());
     }

@@ -23,9 +23,11 @@
 
 mod api;
 mod blob;
+mod compact;
 mod core;
 mod file;
 mod get;
+mod hand;
 mod index;
 mod journal;
 mod keeper;
@@ -33,10 +35,15 @@ mod layers;
 mod open;
 mod put;
 mod replay;
+mod scrub;
 mod seal;
+mod stats;
 mod tx;
 mod writer;
 
 pub use api::*;
+pub use blob::Alive;
 pub use put::{BlobWriter, Written};
+pub use scrub::Scrub;
+pub use stats::Stats;
 pub use tx::Tx;

@@ -1,6 +1,6 @@
 //! Opening: the index, then what the journal holds beyond it, then the threads.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -11,18 +11,20 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::mpsc;
 
 use super::api::{EngineConfig, EngineError};
-use super::blob::{blob_key, blob_of, blobs, last_number, segments};
-use super::core::{Core, Counters, Room, Signal};
+use super::blob::{blob_key, blob_of, blobs};
+use super::core::{Core, Counters, Pins, Room, Signal};
 use super::file::Files;
+use super::hand::Hand;
 use super::index::{Index, Mark};
 use super::journal::{Journal, Segments};
 use super::keeper::Keeper;
 use super::layers::{Changes, State};
 use super::replay::{End, replay};
+use super::scrub;
 use super::writer::{Job, QUEUE_MAX, Writer};
 
 /// Records that a replay gathers before the index takes them.
-const REPLAYED_MAX: usize = 100_000;
+const REPLAYED_MAX: usize = 50_000;
 
 pub(super) struct Parts {
     pub core: Arc<Core>,
@@ -44,12 +46,16 @@ pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
     let named = |id| Ok(base.get(&blob_key(id))?.is_some());
     files.orphans(mark.open, named)?;
 
-    let alive = alive(&base)?;
+    segments.measure()?;
+    if mark.segment > 0 {
+        segments.end(mark.segment, mark.offset);
+    }
     let limit = config.segment;
     let state = State { active: Changes::new(), frozen: Changes::new(), base };
     let core = Arc::new(Core {
         room: Room::new(&config.data, config.reserve),
         config,
+        salt: mark.salt,
         state: RwLock::new(Arc::new(state)),
         index: Mutex::new(index),
         segments: segments.clone(),
@@ -57,38 +63,37 @@ pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
         stopped: AtomicBool::new(false),
         signal,
         counters: Counters::default(),
+        pins: Pins::default(),
+        suspects: Mutex::default(),
         _lock: lock,
     });
     let end = (mark.segment, mark.offset);
     let journal = Journal::new(&journal_folder, segments, mark.salt, limit, end, mark.group);
-    start(core, journal, alive, &mark)
+    start(core, journal, &mark)
 }
 
-fn start(
-    core: Arc<Core>,
-    journal: Journal,
-    alive: BTreeMap<u64, u64>,
-    mark: &Mark,
-) -> Result<Parts, EngineError> {
+fn start(core: Arc<Core>, journal: Journal, mark: &Mark) -> Result<Parts, EngineError> {
     let (jobs, queue) = mpsc::channel(QUEUE_MAX);
     let (orders, obeyed) = orders::channel();
-    let keeper =
-        Keeper { core: core.clone(), jobs: jobs.downgrade(), orders, pending: None, covered: mark.segment };
-    let covered = (mark.segment, mark.offset);
-    let writer = Writer {
-        core: core.clone(),
-        journal,
-        jobs: queue,
-        orders: obeyed,
-        alive,
-        time: mark.time,
-        salt: mark.salt,
-        covered,
+    let hand = Hand { core: core.clone(), jobs: jobs.downgrade() };
+    let keeper = Keeper {
+        hand: hand.clone(),
+        orders,
+        pending: None,
+        covered: mark.segment,
+        fixed: BTreeSet::new(),
+        tidied: u64::MAX,
     };
-    let threads = vec![
+    let covered = (mark.segment, mark.offset);
+    let writer =
+        Writer { core: core.clone(), journal, jobs: queue, orders: obeyed, time: mark.time, covered };
+    let mut threads = vec![
         thread::Builder::new().name("object-writer".into()).spawn(move || writer.run())?,
         thread::Builder::new().name("object-keeper".into()).spawn(move || keeper.run())?,
     ];
+    if core.config.scrub_rate > 0 {
+        threads.push(thread::Builder::new().name("object-scrubber".into()).spawn(move || scrub::run(&hand))?);
+    }
     Ok(Parts { core, jobs, threads })
 }
 
@@ -113,11 +118,11 @@ fn apply_journal(index: &mut Index, segments: &Segments, mark: Mark) -> Result<M
             changes = Changes::new();
         }
         now.time = now.time.max(group.head.time);
-        for (key, value) in group.changes {
-            if let Some(id) = blob_of(&key) {
+        for (key, value) in group.changes() {
+            if let Some(id) = blob_of(key) {
                 now.next = now.next.max(id.0 + 1);
             }
-            changes.insert(key, value);
+            changes.insert(key.into(), value.map(Into::into));
         }
         Ok(())
     })?;
@@ -131,15 +136,4 @@ fn apply_journal(index: &mut Index, segments: &Segments, mark: Mark) -> Result<M
         now.next = now.next.max(last.0 + 1);
     }
     Ok(now)
-}
-
-fn alive(base: &super::index::Base) -> Result<BTreeMap<u64, u64>, EngineError> {
-    let mut alive = BTreeMap::new();
-    for entry in base.range(&segments())? {
-        let (key, value) = entry?;
-        if let (Some(segment), Some(bytes)) = (last_number(key.value()), last_number(value.value())) {
-            alive.insert(segment, bytes);
-        }
-    }
-    Ok(alive)
 }

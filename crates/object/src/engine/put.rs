@@ -15,6 +15,8 @@ use super::file::{FileGuard, Files};
 use super::journal::crc32c;
 use super::seal::Cipher;
 
+/// Bytes after which the disk begins, while more comes.
+const SYNC_EVERY: u64 = 8 << 20;
 /// Slices of one write.
 const SLICES_MAX: usize = 256;
 
@@ -27,16 +29,13 @@ pub struct BlobWriter {
     /// What waits to be written.
     gathered: Vec<Bytes>,
     waiting: usize,
-    file: Option<Upload>,
+    pen: Pen,
 }
 
-/// A blob that is written to a file.
-struct Upload {
-    guard: FileGuard,
-    state: Pen,
-}
-
+/// Where a large blob is.
 enum Pen {
+    /// Not large so far.
+    Unused,
     Writing(JoinHandle<Result<Sink, EngineError>>),
     Failed,
 }
@@ -47,7 +46,7 @@ impl BlobWriter {
             let salt = rand::random();
             (Cipher::new(key, &salt), salt)
         });
-        Self { core, hint, cipher, size: 0, gathered: Vec::new(), waiting: 0, file: None }
+        Self { core, hint, cipher, size: 0, gathered: Vec::new(), waiting: 0, pen: Pen::Unused }
     }
 
     /// Waits while the disk is behind.
@@ -58,7 +57,7 @@ impl BlobWriter {
         self.size += bytes.len() as u64;
         self.waiting += bytes.len();
         self.gathered.push(bytes);
-        let large = self.file.is_some()
+        let large = !matches!(self.pen, Pen::Unused)
             || self.size > PACKED_MAX as u64
             || self.hint.is_some_and(|hint| hint > PACKED_MAX as u64);
         if large && (self.waiting >= self.core.files.gather() || self.gathered.len() >= SLICES_MAX) {
@@ -71,73 +70,51 @@ impl BlobWriter {
     async fn flush(&mut self) -> Result<(), EngineError> {
         let gathered = std::mem::take(&mut self.gathered);
         self.waiting = 0;
-        let sink = self.sink().await?;
-        self.start(sink, gathered);
+        let mut sink = self.sink().await?;
+        self.pen = Pen::Writing(tokio::task::spawn_blocking(move || {
+            sink.write(&gathered)?;
+            Ok(sink)
+        }));
         Ok(())
-    }
-
-    fn start(&mut self, mut sink: Sink, gathered: Vec<Bytes>) {
-        if let Some(upload) = &mut self.file {
-            upload.state = Pen::Writing(tokio::task::spawn_blocking(move || {
-                sink.write(&gathered)?;
-                Ok(sink)
-            }));
-        }
     }
 
     /// The file's end, when the disk is done with it. Makes the file at first.
     async fn sink(&mut self) -> Result<Sink, EngineError> {
-        let Some(upload) = &mut self.file else {
-            self.core.room.look();
-            self.core.room.check(self.hint.unwrap_or(self.size))?;
-            let guard = self.core.files.guard();
-            let (files, id, hint) = (self.core.files.clone(), guard.id(), self.hint);
-            self.file = Some(Upload { guard, state: Pen::Failed });
-            let cipher = self.cipher.as_ref().map(|(cipher, _)| cipher.clone());
-            return tokio::task::spawn_blocking(move || {
-                Ok(Sink::new(
-                    files.create(id)?,
-                    hint.map(|hint| (hint, stored(hint, cipher.is_some()))),
-                    cipher,
-                )?)
-            })
-            .await
-            .map_err(gone)?;
+        let task = match std::mem::replace(&mut self.pen, Pen::Failed) {
+            Pen::Failed => return Err(io::Error::other("an earlier write of this blob failed").into()),
+            Pen::Writing(task) => task,
+            Pen::Unused => {
+                self.core.room.look();
+                self.core.room.check(self.hint.unwrap_or(self.size))?;
+                let (files, hint) = (self.core.files.clone(), self.hint);
+                let cipher = self.cipher.as_ref().map(|(cipher, _)| cipher.clone());
+                tokio::task::spawn_blocking(move || Sink::new(&files, hint, cipher))
+            }
         };
-        match std::mem::replace(&mut upload.state, Pen::Failed) {
-            Pen::Writing(task) => task.await.map_err(gone)?,
-            Pen::Failed => Err(io::Error::other("an earlier write of this blob failed").into()),
-        }
+        task.await.map_err(|error| EngineError::Io(io::Error::other(error)))?
     }
 
     /// Makes the bytes durable (a small blob becomes so with the change that stores it).
     pub async fn finish(mut self) -> Result<Written, EngineError> {
         let salt = self.cipher.as_ref().map(|(_, salt)| *salt);
-        if self.file.is_none() && self.size <= PACKED_MAX as u64 {
-            let mut bytes = join(std::mem::take(&mut self.gathered));
+        let gathered = std::mem::take(&mut self.gathered);
+        if matches!(self.pen, Pen::Unused) && self.size <= PACKED_MAX as u64 {
+            let mut bytes = join(gathered);
             if let Some((cipher, _)) = &self.cipher {
                 bytes = cipher.seal(0, true, &bytes).into();
             }
             let crc = crc32c(&bytes);
             return Ok(Written { size: self.size, salt, bulk: Bulk::Packed { bytes, crc } });
         }
-        let gathered = std::mem::take(&mut self.gathered);
         let mut sink = self.sink().await?;
-        let Some(Upload { mut guard, .. }) = self.file.take() else { return Err(EngineError::Stopped) };
-        let (files, id) = (self.core.files.clone(), guard.id());
-        tokio::task::spawn_blocking(move || {
+        let files = self.core.files.clone();
+        let done = tokio::task::spawn_blocking(move || {
             sink.write(&gathered)?;
-            sink.finish(&files, id)
-        })
-        .await
-        .map_err(gone)??;
-        guard.written();
+            sink.finish(&files)
+        });
+        let guard = done.await.map_err(|error| EngineError::Io(io::Error::other(error)))??;
         Ok(Written { size: self.size, salt, bulk: Bulk::File(guard) })
     }
-}
-
-fn gone(error: tokio::task::JoinError) -> EngineError {
-    io::Error::other(error).into()
 }
 
 fn join(mut parts: Vec<Bytes>) -> Bytes {
@@ -171,7 +148,12 @@ impl Written {
 
 /// The end of a file: data in chunks, then their checksums.
 struct Sink {
-    file: File,
+    /// Goes with the file, so that a write under way ends before the file does.
+    guard: FileGuard,
+    file: Arc<File>,
+    /// The disk's work on what was written so far, while more comes.
+    sync: Option<JoinHandle<io::Result<()>>>,
+    synced: u64,
     offset: u64,
     hint: Option<u64>,
     cipher: Option<Cipher>,
@@ -184,19 +166,23 @@ struct Sink {
 }
 
 impl Sink {
-    /// `hint` is the size and what of it comes on disk.
-    fn new(file: File, hint: Option<(u64, u64)>, cipher: Option<Cipher>) -> io::Result<Self> {
-        if let Some((size, stored)) = hint {
-            let crcs = size.div_ceil(CHUNK as u64) * 4;
-            match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, stored + crcs) {
-                Err(error) if error != rustix::io::Errno::OPNOTSUPP => return Err(error.into()),
-                _ => {}
+    fn new(files: &Arc<Files>, hint: Option<u64>, cipher: Option<Cipher>) -> Result<Self, EngineError> {
+        let guard = files.guard();
+        let file = files.create(guard.id())?;
+        if let Some(size) = hint {
+            let all = stored(size, cipher.is_some()) + size.div_ceil(CHUNK as u64) * 4;
+            match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, all) {
+                Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
             }
         }
         Ok(Self {
-            file,
+            guard,
+            file: Arc::new(file),
+            sync: None,
+            synced: 0,
             offset: 0,
-            hint: hint.map(|(size, _)| size),
+            hint,
             cipher,
             plain: Vec::new(),
             chunk: 0,
@@ -208,12 +194,26 @@ impl Sink {
 
     fn write(&mut self, parts: &[Bytes]) -> Result<(), EngineError> {
         if self.cipher.is_some() {
-            return parts.iter().try_for_each(|part| self.seal(part));
+            parts.iter().try_for_each(|part| self.seal(part))?;
+        } else {
+            parts.iter().for_each(|part| self.digest(part));
+            self.put(parts)?;
         }
-        for part in parts {
-            self.digest(part);
+        if self.offset - self.synced >= SYNC_EVERY && self.sync.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.end_sync()?;
+            let file = self.file.clone();
+            self.sync = Some(tokio::task::spawn_blocking(move || file.sync_data()));
+            self.synced = self.offset;
         }
-        self.put(parts)
+        Ok(())
+    }
+
+    /// A failure is told only once, so it must not be missed.
+    fn end_sync(&mut self) -> Result<(), EngineError> {
+        if let Some(sync) = self.sync.take() {
+            tokio::runtime::Handle::current().block_on(sync).map_err(io::Error::other)??;
+        }
+        Ok(())
     }
 
     fn put(&mut self, parts: &[Bytes]) -> Result<(), EngineError> {
@@ -281,7 +281,7 @@ impl Sink {
         sealed.into()
     }
 
-    fn finish(mut self, files: &Files, id: super::api::BlobId) -> Result<(), EngineError> {
+    fn finish(mut self, files: &Files) -> Result<FileGuard, EngineError> {
         if self.cipher.is_some() {
             let last = self.seal_chunk(true);
             self.put(&[last])?;
@@ -294,8 +294,10 @@ impl Sink {
             // Gives back what was reserved and not used.
             self.file.set_len(self.offset)?;
         }
+        self.end_sync()?;
         self.file.sync_data()?;
-        files.sync_folder(id)?;
-        Ok(())
+        files.sync_folder(self.guard.id())?;
+        self.guard.written();
+        Ok(self.guard)
     }
 }

@@ -4,17 +4,29 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use bytes::Bytes;
-
 use super::api::EngineError;
 use super::journal::{
-    GROUP_HEADER, GROUP_MAGIC, GroupHead, SEGMENT_HEADER, SegmentHead, Segments, changes_decode, crc32c,
+    Change, GROUP_HEADER, GROUP_MAGIC, GroupHead, SEGMENT_HEADER, SegmentHead, Segments, changes_decode,
+    crc32c,
 };
 
 /// A sound group.
 pub(super) struct Group {
     pub head: GroupHead,
-    pub changes: Vec<(Bytes, Option<Bytes>)>,
+    bytes: Vec<u8>,
+}
+
+impl Group {
+    /// The changes in order.
+    pub fn changes(&self) -> Vec<Change<'_>> {
+        changes_decode(&self.bytes[GROUP_HEADER + self.head.blobs as usize..]).unwrap_or_default()
+    }
+
+    /// Bytes of a blob, by their place in the group.
+    pub fn blob(&self, offset: u64, length: u64) -> Option<&[u8]> {
+        let offset = usize::try_from(offset).ok()?;
+        self.bytes.get(offset..offset.checked_add(usize::try_from(length).ok()?)?)
+    }
 }
 
 /// Reads the group at `offset`; `None` if there is no sound one.
@@ -34,8 +46,8 @@ pub(super) fn group_at(file: &File, offset: u64, end: u64, salt: u64) -> io::Res
     if crc32c(&bytes[8..]) != parsed.crc {
         return Ok(None);
     }
-    let changes = Bytes::copy_from_slice(&bytes[GROUP_HEADER + parsed.blobs as usize..]);
-    Ok(changes_decode(changes).map(|changes| Group { head: parsed, changes }))
+    let sound = changes_decode(&bytes[GROUP_HEADER + parsed.blobs as usize..]).is_some();
+    Ok(sound.then_some(Group { head: parsed, bytes }))
 }
 
 /// The first sound group beyond `offset` with a number from `number` on.

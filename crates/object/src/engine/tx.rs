@@ -1,17 +1,14 @@
 //! A change in the making.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::api::{BlobId, EngineError};
-use super::blob::{Blob, Place, blob_key, dead_key};
+use super::blob::{Alive, Blob, Place, Tally, blob_key, damaged_key, dead_key};
 use super::core::Core;
 use super::file::FileGuard;
 use super::journal::{Journal, change_encode};
-use super::layers::State;
+use super::layers::{Over, State, Word};
 use super::put::{Bulk, Written};
 use crate::record::key;
 
@@ -23,8 +20,8 @@ pub(super) struct Group<'a> {
     pub state: State,
     /// The changes as the journal takes them.
     pub changes: Vec<u8>,
-    /// Bytes that come alive or die, by segment.
-    pub alive: BTreeMap<u64, i64>,
+    /// What comes alive or dies.
+    pub tally: Tally,
     /// Files that the group names.
     pub files: Vec<FileGuard>,
     /// The time of the change that runs.
@@ -34,8 +31,8 @@ pub(super) struct Group<'a> {
 /// A change in the making; sees its own writes.
 pub struct Tx<'a> {
     group: &'a mut dyn GroupLike,
-    over: BTreeMap<Bytes, Option<Bytes>>,
-    alive: BTreeMap<u64, i64>,
+    over: Over,
+    tally: Tally,
     files: Vec<FileGuard>,
 }
 
@@ -67,16 +64,21 @@ impl GroupLike for Group<'_> {
 
 /// What a change leaves behind.
 pub(super) struct Outcome {
-    over: BTreeMap<Bytes, Option<Bytes>>,
-    alive: BTreeMap<u64, i64>,
+    over: Over,
+    tally: Tally,
     files: Vec<FileGuard>,
 }
 
 impl Group<'_> {
+    /// Bytes so far.
+    pub fn size(&self) -> usize {
+        self.journal.buffer.len() + self.changes.len()
+    }
+
     /// Runs one change, which leaves nothing if it answers `false`.
     pub fn run(&mut self, change: impl FnOnce(&mut Tx<'_>) -> bool) {
         let before = self.journal.buffer.len();
-        let mut tx = Tx { group: self, over: BTreeMap::new(), alive: BTreeMap::new(), files: Vec::new() };
+        let mut tx = Tx { group: self, over: Over::new(), tally: Tally::default(), files: Vec::new() };
         let keep = change(&mut tx);
         let outcome = tx.end();
         if keep {
@@ -90,21 +92,32 @@ impl Group<'_> {
         for (key, value) in outcome.over {
             self.put(key, value);
         }
-        for (segment, bytes) in outcome.alive {
-            *self.alive.entry(segment).or_default() += bytes;
-        }
+        self.tally.join(outcome.tally);
         self.files.extend(outcome.files);
     }
 
-    pub fn put(&mut self, key: Bytes, value: Option<Bytes>) {
+    fn put(&mut self, key: Word, value: Option<Word>) {
         change_encode(&mut self.changes, &key, value.as_deref());
         self.state.active.insert(key, value);
+    }
+
+    /// Records what is alive after the group.
+    pub fn account(&mut self) -> Result<(), EngineError> {
+        for (key, (blobs, bytes)) in std::mem::take(&mut self.tally).0 {
+            let alive = Alive::decode(self.state.get(&key)?.as_deref())?;
+            let alive = Alive {
+                blobs: alive.blobs.saturating_add_signed(blobs),
+                bytes: alive.bytes.saturating_add_signed(bytes),
+            };
+            self.put(key.into(), Some(alive.encode().into()));
+        }
+        Ok(())
     }
 }
 
 impl Tx<'_> {
     fn end(self) -> Outcome {
-        Outcome { over: self.over, alive: self.alive, files: self.files }
+        Outcome { over: self.over, tally: self.tally, files: self.files }
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
@@ -169,7 +182,9 @@ impl Tx<'_> {
                 (id, Place::File)
             }
         };
-        self.put(blob_key(id), Blob { refs: 1, dead: 0, size, place, salt }.encode());
+        let blob = Blob { refs: 1, dead: 0, size, place, salt };
+        self.tally.add(&blob);
+        self.put(blob_key(id), blob.encode());
         Ok(id)
     }
 
@@ -177,7 +192,6 @@ impl Tx<'_> {
         let journal = self.group.journal();
         let (segment, offset) = journal.place();
         journal.buffer.extend_from_slice(bytes);
-        *self.alive.entry(segment).or_default() += bytes.len() as i64;
         Place::Packed { segment, offset, crc }
     }
 
@@ -206,26 +220,30 @@ impl Tx<'_> {
         self.group.now()
     }
 
-    /// Forgets a dead blob whose file is gone.
-    pub(super) fn bury(&mut self, id: BlobId) -> Result<(), EngineError> {
-        let blob = self.blob(id)?;
-        if let Place::Packed { segment, .. } = blob.place {
-            *self.alive.entry(segment).or_default() -= blob.stored() as i64;
+    /// Forgets a dead blob whose file is gone; `key` is where it waited.
+    pub(super) fn bury(&mut self, key: Vec<u8>, id: BlobId) -> Result<(), EngineError> {
+        self.delete(key);
+        match self.blob(id) {
+            Ok(blob) if blob.refs == 0 => self.tally.take(&blob),
+            Ok(_) | Err(EngineError::Missing(_)) => return Ok(()),
+            Err(error) => return Err(error),
         }
-        self.delete(dead_key(blob.dead, id));
         self.delete(blob_key(id));
+        if self.get(&damaged_key(id))?.is_some() {
+            self.delete(damaged_key(id));
+        }
         Ok(())
     }
 
-    #[allow(dead_code, reason = "compaction follows")]
     /// Packs a blob anew if it still lies at `from`.
     pub(super) fn repack(&mut self, id: BlobId, from: Place, bytes: &[u8]) -> Result<(), EngineError> {
         let Some(mut blob) = self.get(&blob_key(id))?.map(|bytes| Blob::decode(&bytes)).transpose()? else {
             return Ok(());
         };
-        if let (true, Place::Packed { segment, crc, .. }) = (blob.place == from, from) {
-            *self.alive.entry(segment).or_default() -= bytes.len() as i64;
+        if let (true, Place::Packed { crc, .. }) = (blob.place == from, from) {
+            self.tally.take(&blob);
             blob.place = self.pack(bytes, crc);
+            self.tally.add(&blob);
             self.put(blob_key(id), blob.encode());
         }
         Ok(())

@@ -1,6 +1,5 @@
 //! The one writer: runs changes in order and makes them durable in groups.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 use super::api::EngineError;
-use super::blob::segment_key;
+use super::blob::Tally;
 use super::core::{Core, wall};
 use super::index::{Base, Mark};
 use super::journal::{AppendError, Journal};
@@ -22,11 +21,11 @@ use super::tx::{Group, Tx};
 pub(super) const QUEUE_MAX: usize = 1024;
 /// Changes in one group.
 const GROUP_MAX: usize = 512;
-/// Bytes of blobs in one group.
+/// Bytes in one group before it takes no more.
 const GROUP_BYTES: usize = 8 << 20;
 /// Changed records that wake the checkpoint before its time, and that make the writer wait for it.
-const CHANGED_SOON: usize = 50_000;
-const CHANGED_MAX: usize = 200_000;
+pub(super) const CHANGED_SOON: usize = 20_000;
+const CHANGED_MAX: usize = 80_000;
 /// How long the writer waits for a checkpoint before it refuses changes.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(30);
 
@@ -104,11 +103,8 @@ pub(super) struct Writer {
     pub journal: Journal,
     pub jobs: mpsc::Receiver<Job>,
     pub orders: orders::Receiver<Order>,
-    /// Bytes alive by segment.
-    pub alive: BTreeMap<u64, u64>,
     /// The latest time a change has seen.
     pub time: i64,
-    pub salt: u64,
     /// What the last checkpoint set aside covers.
     pub covered: (u64, u64),
 }
@@ -191,7 +187,7 @@ impl Writer {
         let (next, open) = self.core.files.mark();
         Mark {
             format: super::index::FORMAT,
-            salt: self.salt,
+            salt: self.core.salt,
             segment: self.journal.segment,
             offset: self.journal.offset,
             group: self.journal.group,
@@ -222,7 +218,7 @@ impl Writer {
                 base: before.base.clone(),
             },
             changes: Vec::new(),
-            alive: BTreeMap::new(),
+            tally: Tally::default(),
             files: Vec::new(),
             now: 0,
         };
@@ -234,7 +230,7 @@ impl Writer {
             group.now = self.time;
             group.run(|tx| change.run(tx));
             done.push(change);
-            while next.is_none() && done.len() < GROUP_MAX && group.journal.buffer.len() < GROUP_BYTES {
+            while next.is_none() && done.len() < GROUP_MAX && group.size() < GROUP_BYTES {
                 match self.jobs.try_recv() {
                     Ok(Job::Change(change)) => next = Some(change),
                     Ok(Job::Wake) => {}
@@ -246,11 +242,10 @@ impl Writer {
                 }
             }
         }
-        let alive = account(&mut group, &self.alive);
+        let accounted = group.account();
         let Group { state, changes, files, .. } = group;
-        let failure = self.make_durable(&changes, done.len());
+        let failure = accounted.err().or_else(|| self.make_durable(&changes, done.len()));
         if failure.is_none() {
-            self.alive.extend(alive);
             self.publish(state);
         }
         finish(&core, files, failure.as_ref());
@@ -291,19 +286,9 @@ impl Writer {
             }
         };
         self.core.counters.group(size, start.elapsed());
+        self.core.counters.offset.store(self.journal.offset, Ordering::Relaxed);
         failure
     }
-}
-
-/// Records the bytes alive by segment as they are after the group.
-fn account(group: &mut Group<'_>, before: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
-    let mut after = BTreeMap::new();
-    for (segment, change) in std::mem::take(&mut group.alive) {
-        let alive = before.get(&segment).copied().unwrap_or(0).saturating_add_signed(change);
-        group.put(segment_key(segment).into(), Some(alive.to_be_bytes().to_vec().into()));
-        after.insert(segment, alive);
-    }
-    after
 }
 
 /// Settles the files a group named.
