@@ -4,6 +4,7 @@
 //! fields, answers may grow new ones. Errors travel as problem details
 //! (RFC 9457) and come out of the client as [`model::Error`] again.
 
+pub mod check;
 pub mod client;
 pub mod event;
 pub mod exec;
@@ -16,6 +17,7 @@ pub mod problem;
 pub mod read;
 pub mod workload;
 
+pub use check::{Check, CheckFault, CheckKind, CheckReport};
 pub use client::{
     Client, ExecOptions, ExecReceiver, ExecSender, ExecStream, ListQuery, LogsOptions, Upload, WatchStream,
 };

@@ -4,6 +4,7 @@
 //! that holds the change and its line of history. Who may call is decided before, in `access`.
 
 pub mod app;
+pub mod check;
 pub mod event;
 pub mod health;
 pub mod image;
