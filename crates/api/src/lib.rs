@@ -5,6 +5,7 @@
 //! (RFC 9457) and come out of the client as [`model::Error`] again.
 
 pub mod bucket;
+pub mod check;
 pub mod client;
 pub mod event;
 pub mod exec;
@@ -18,6 +19,7 @@ pub mod read;
 pub mod workload;
 
 pub use bucket::{Bucket, BucketQuota, ObjectStore, S3Session};
+pub use check::{Check, CheckFault, CheckKind, CheckReport};
 pub use client::{
     Client, ExecOptions, ExecReceiver, ExecSender, ExecStream, ListQuery, LogsOptions, Upload, WatchStream,
 };

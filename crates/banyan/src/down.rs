@@ -54,7 +54,8 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
             cgroup_parent: args.cgroup_parent.clone().unwrap_or(kept.cgroup_parent),
         };
         let ended = node::clear(&node_data, "down".parse()?, &marks, Arc::new(SystemClock)).await?;
-        note(format!("{}: {ended} instances ended, the network is gone", node_data.display()));
+        let ended = crate::output::text::plural(ended as u64, "instance");
+        note(format!("{}: {ended} ended, the network is gone", node_data.display()));
     }
     if args.purge {
         mounts_end(&data)?;

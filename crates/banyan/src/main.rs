@@ -41,9 +41,10 @@ fn main() -> ExitCode {
     }
     // Other libraries may have chosen already; then theirs is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let cli = match cli::Cli::from_arg_matches(&cli::command().get_matches()) {
+    let matches = cli::command().try_get_matches();
+    let cli = match matches.and_then(|matches| cli::Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => error.exit(),
+        Err(error) => return cli::usage::refuse(&error),
     };
     log_start(cli.command.is_role());
     let format = cli.globals.output;

@@ -162,7 +162,7 @@ fn bad_input_gets_a_sentence_with_its_place() {
             "kind: Instance\nmetadata: {name: web}\nspec: {image: x, cpu: lots}",
             &["'lots' is not an amount"],
         ),
-        ("d.json", "{\"kind\": ", &["not JSON", "line 1"]),
+        ("d.json", "{\"kind\": ", &["not JSON", "d.json:1"]),
         (
             "e.yaml",
             "kind: Robot\nmetadata: {name: web}",

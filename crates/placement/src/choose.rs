@@ -222,7 +222,7 @@ impl Fleet {
             self.demand(want, term, scratch);
         }
         self.repel(want, &mut scratch.totals);
-        for at in want.avoid.iter().filter_map(|child| self.ids.get(child)) {
+        for at in want.avoid.iter().filter_map(|(child, _)| self.ids.get(child)) {
             scratch.totals[*at as usize] = NEVER;
         }
         let mut bent =

@@ -128,10 +128,8 @@ impl Fleet {
     fn reason(&self, want: &Want, key: &ShapeKey, bent: &Bent, scratch: &Scratch, at: usize) -> Reason {
         let slot = &self.slots[at];
         let avoided = || {
-            want.avoid
-                .iter()
-                .any(|child| self.ids.get(child) == Some(&(at as u32)))
-                .then_some(Reason::Refused)
+            let own = |(child, _): &&(_, _)| self.ids.get(child) == Some(&(at as u32));
+            want.avoid.iter().find(own).map(|(_, why)| Reason::Refused(why.clone()))
         };
         Reason::unsuited(key, slot)
             .or_else(avoided)

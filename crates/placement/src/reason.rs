@@ -44,7 +44,7 @@ pub enum Reason {
         ask: GpuAsk,
         free: u32,
     },
-    Refused,
+    Refused(String),
     Near {
         label: String,
         value: String,
@@ -145,6 +145,7 @@ impl Reason {
             | (Self::Disk { .. }, Self::Disk { .. })
             | (Self::Gpu { .. }, Self::Gpu { .. })
             | (Self::Arch { .. }, Self::Arch { .. })
+            | (Self::Refused(_), Self::Refused(_))
             | (Self::Skew { .. }, Self::Skew { .. })
             | (Self::Outside { .. }, Self::Outside { .. }) => true,
             (Self::Far { from: a, .. }, Self::Far { from: b, .. }) => a == b,
@@ -165,6 +166,7 @@ impl Reason {
             Self::Skew { max, .. } => format!("would exceed the skew of {max}"),
             Self::Outside { radius_km, .. } => format!("is not within {radius_km} km"),
             Self::Far { from, max_us, .. } => format!("is more than {} from {from}", ms(*max_us)),
+            Self::Refused(_) => "refused it".to_owned(),
             other => other.to_string(),
         }
     }
@@ -193,7 +195,8 @@ impl fmt::Display for Reason {
             Self::Disk { needs, free } => write!(f, "needs {} disk, {} free", size(*needs), size(*free)),
             Self::Largest(reason) => write!(f, "{reason} on its emptiest node"),
             Self::Gpu { ask, free } => write!(f, "needs {}, {free} free", gpus(ask)),
-            Self::Refused => f.write_str("refused it before"),
+            Self::Refused(why) if why.is_empty() => f.write_str("refused it before"),
+            Self::Refused(why) => write!(f, "refused it: {why}"),
             Self::Near { label, value } => write!(f, "holds no instance with {label}={value}"),
             Self::Away { label, value } => write!(f, "keeps away from instances with {label}={value}"),
             Self::Repelled { label, value } => {

@@ -18,8 +18,8 @@ pub struct Want {
     pub labels: Labels,
     pub priority: i32,
     pub constraints: Constraints,
-    /// Children that already refused it.
-    pub avoid: Vec<ChildId>,
+    /// Children that already refused it, and why.
+    pub avoid: Vec<(ChildId, String)>,
 }
 
 impl Want {

@@ -126,7 +126,10 @@ fn want(number: usize, text: &str) -> Want {
             "prefer" => constraints.prefer.push(preference_of(value)),
             "workload" => drop(spec.labels.insert("banyan/workload".into(), value.into())),
             "priority" => spec.priority = value.parse().unwrap(),
-            "avoid" => avoid.push(ChildId::from(format!("id-{value}").as_str())),
+            "avoid" => {
+                let (name, why) = value.split_once(':').unwrap_or((value, ""));
+                avoid.push((ChildId::from(format!("id-{name}").as_str()), why.to_owned()));
+            }
             "spread" => {
                 let (rest, skew) = value.split_once('<').map_or((value, None), |(r, s)| (r, Some(s)));
                 let (group, by) = rest.split_once('/').map_or((rest, None), |(g, b)| (g, Some(b)));
@@ -236,6 +239,7 @@ fn the_kind_must_be_right() {
     check("a cordoned\nb down", "", "! a: is cordoned; b: does not answer");
     check("a\nb", "avoid=a", "b");
     check("a", "avoid=a", "! a: refused it before");
+    check("a", "avoid=a:full", "! a: refused it: full");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn wants() -> impl Strategy<Value = Want> {
                 max_skew,
             });
             let mut want = Want::from_spec(InstanceId::from_random(id), &spec);
-            want.avoid = avoid.map(child).into_iter().collect();
+            want.avoid = avoid.map(|at| (child(at), String::new())).into_iter().collect();
             want
         })
 }
@@ -204,7 +204,7 @@ impl Naive {
         let able = self.nodes.keys().filter(|id| {
             self.suits(id, want)
                 && self.has_room(id, want)
-                && !want.avoid.contains(id)
+                && !want.avoid.iter().any(|(avoided, _)| avoided == *id)
                 && self.neighbours(id, want)
                 && self.within_skew(id, want)
         });

@@ -2,11 +2,12 @@
 //! document are made from it, so that nothing is served that does not stand here.
 
 use api::{
-    AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, Enrolment, EnrolmentCreate,
-    Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, ObjectStore,
-    Page, PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport, S3Session, Tenant, TenantCreate, Token,
-    TokenCreate, TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate,
-    WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, Zone, ZoneHosts,
+    AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, Check, CheckReport,
+    Enrolment, EnrolmentCreate, Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone,
+    Node, NodeLabels, ObjectStore, Page, PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport,
+    S3Session, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate,
+    WatchEvent, Whoami, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback, WorkloadScale,
+    WorkloadUpdate, Zone, ZoneHosts,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -248,6 +249,11 @@ fn workload_routes() -> Vec<Route> {
         route(Get, "/v1/workloads", "workload_list", VIEWER, workload::list)
             .says("Lists workloads by name")
             .pages::<Workload>(ops::workload::FILTERS),
+        route(Post, "/v1/check", "order_check", MEMBER, workload::check)
+            .tenant()
+            .says("What would stand in the way of orders; nothing is changed")
+            .takes::<Check>()
+            .gives::<CheckReport>(200),
         route(Post, "/v1/workloads", "workload_create", MEMBER, workload::create)
             .says("Asks for many like instances, kept so")
             .takes::<WorkloadCreate>()

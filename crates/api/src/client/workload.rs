@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{Client, ListQuery, if_match, segment};
 use crate::{
-    App, AppCreate, AppUpdate, Page, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback,
-    WorkloadScale, WorkloadUpdate,
+    App, AppCreate, AppUpdate, Check, CheckReport, Page, Workload, WorkloadCreate, WorkloadRevision,
+    WorkloadRollback, WorkloadScale, WorkloadUpdate,
 };
 
 fn workload(name: &str) -> String {
@@ -19,6 +19,11 @@ fn app(name: &str) -> String {
 }
 
 impl Client {
+    /// What would stand in the way of these orders; nothing is changed.
+    pub async fn check(&self, body: &Check) -> Result<CheckReport> {
+        self.post("/v1/check", body).await
+    }
+
     pub async fn workload_create(&self, body: &WorkloadCreate) -> Result<Workload> {
         self.create("/v1/workloads", body, None).await
     }

@@ -24,6 +24,7 @@ pub mod place;
 pub mod quota;
 pub mod tenant;
 pub mod token;
+pub mod usage;
 pub mod user;
 pub mod version;
 pub mod why;
@@ -241,7 +242,7 @@ fn with_environment(command: clap::Command) -> clap::Command {
                 // Names of options live as long as the program; clap asks for that.
                 arg.env(&*String::leak(name)).hide_env(true)
             }
-            _ => arg,
+            _ => arg.hide_env(true),
         })
         .mut_subcommands(with_environment)
 }

@@ -173,7 +173,9 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         Verb::Label { one, labels } => {
             let labels = labels_parse(&labels)?;
             let name = resolve(session, &one.node).await?;
-            show(session, &client.node_labels(&name, &labels).await.map_err(missing)?)
+            let node = client.node_labels(&name, &labels).await.map_err(missing)?;
+            let line = format!("node {}: {}", node.name, labels_words(&labels));
+            output::changed(session.format, &node, node.name.as_str(), &line)
         }
         Verb::History { one, past } => {
             let name = resolve(session, &one.node).await?;
@@ -188,7 +190,12 @@ fn labels_parse(words: &[String]) -> Result<NodeLabels> {
     let mut labels = NodeLabels::default();
     for word in words {
         match (word.split_once('='), word.strip_suffix('-')) {
-            (Some((key, value)), _) => drop(labels.set.insert(key.to_owned(), value.to_owned())),
+            (Some((key, value)), _) => {
+                let before = labels.set.insert(key.to_owned(), value.to_owned());
+                if before.is_some_and(|before| before != value) {
+                    return Err(Failure::new(format!("label '{key}' is given two values")));
+                }
+            }
             (None, Some(key)) => labels.unset.push(key.to_owned()),
             (None, None) => {
                 return Err(Failure::new(format!("'{word}' is neither KEY=VALUE nor KEY-"))
@@ -197,6 +204,14 @@ fn labels_parse(words: &[String]) -> Result<NodeLabels> {
         }
     }
     Ok(labels)
+}
+
+/// What was set and what was removed, in one line.
+fn labels_words(labels: &NodeLabels) -> String {
+    let set = labels.set.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>();
+    let parts = [("set", set.join(" ")), ("removed", labels.unset.join(" "))];
+    let said = parts.into_iter().filter(|(_, what)| !what.is_empty());
+    said.map(|(verb, what)| format!("{verb} {what}")).collect::<Vec<_>>().join(", ")
 }
 
 fn missing(error: model::Error) -> Failure {
@@ -218,8 +233,8 @@ async fn mode(session: &Session, one: &One, mode: PlaceMode) -> Result<()> {
     let name = resolve(session, &one.node).await?;
     let node = session.client.node_mode(&name, mode, false).await.map_err(missing)?;
     let takes = if mode == PlaceMode::Open { "takes new instances" } else { "takes no new instances" };
-    note(format!("node {}: {takes}", node.name));
-    show(session, &node)
+    let line = format!("node {}: {takes}", node.name);
+    output::changed(session.format, &node, node.name.as_str(), &line)
 }
 
 /// Gives the order and waits until nothing is left.
@@ -309,6 +324,9 @@ mod tests {
         assert_eq!(labels.set["disk"], "ssd");
         assert_eq!(labels.set["note"], "a-b=");
         assert_eq!(labels.unset, ["rack"]);
+        assert_eq!(labels_words(&labels), "set disk=ssd note=a-b=, removed rack");
         assert!(labels_parse(&["disk".to_owned()]).is_err());
+        let twice = ["disk=ssd", "disk=hdd"].map(str::to_owned);
+        assert!(labels_parse(&twice).is_err(), "one of them would win by accident");
     }
 }

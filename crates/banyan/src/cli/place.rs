@@ -11,7 +11,7 @@ use model::{ErrorKind, Phase, PlaceMode, RestartPolicy, Sample, Timestamp};
 use super::parse;
 use crate::failure::{Failure, Result};
 use crate::output::progress::Progress;
-use crate::output::text::{clock, now, size};
+use crate::output::text::{clock, now, plural, size};
 use crate::output::{self, Format, data, note};
 use crate::session::{Session, all};
 use crate::terminal;
@@ -75,10 +75,7 @@ pub struct Left {
 
 impl Left {
     fn says(&self) -> String {
-        let count = match self.instances {
-            1 => "1 instance left".to_owned(),
-            count => format!("{count} instances left"),
-        };
+        let count = format!("{} left", plural(self.instances, "instance"));
         match &self.why {
             Some(why) if !why.is_empty() => format!("{count}: {why}"),
             _ => count,
@@ -112,6 +109,7 @@ pub async fn pinned(session: &Session, filter: &str, value: &str) -> Result<u64>
 pub fn held(instances: u64, resting: u64) -> String {
     match resting {
         0 => instances.to_string(),
+        1 => format!("{instances}, of which 1 is stopped or ended"),
         resting => format!("{instances}, of which {resting} are stopped or ended"),
     }
 }

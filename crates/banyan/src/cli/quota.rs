@@ -1,14 +1,15 @@
-//! `banyan quota get|set`
+//! `banyan quota list|get|set`
 
-use api::QuotaReport;
+use api::{ListQuery, QuotaReport, Tenant};
 use clap::{Args, Subcommand};
 use model::{Bytes, Cpu, Quota};
 
 use super::parse;
 use crate::failure::{Failure, Result};
+use crate::output::table::Column;
 use crate::output::text::pair;
 use crate::output::{self, note};
-use crate::session::Session;
+use crate::session::{Session, all};
 
 #[derive(Args)]
 #[command(
@@ -21,6 +22,9 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// What every tenant may have, and has (for operators).
+    #[command(visible_alias = "ls")]
+    List,
     /// What a tenant may have, and has.
     #[command(visible_alias = "show")]
     Get {
@@ -67,22 +71,36 @@ impl QuotaOptions {
     }
 }
 
-/// `3 of 10`, or `3` without a limit.
+const COLUMNS: [Column<QuotaReport>; 4] = [
+    Column::new("TENANT", |q| q.tenant.to_string()),
+    Column::new("INSTANCES", |q| of(q.usage.instances, q.quota.instances)),
+    Column::new("CPU", |q| of(q.usage.cpu, q.quota.cpu)),
+    Column::new("MEMORY", |q| of(q.usage.memory, q.quota.memory)),
+];
+
+fn report_of(tenant: Tenant) -> QuotaReport {
+    QuotaReport { tenant: tenant.name, quota: tenant.quota, usage: tenant.usage }
+}
+
+/// `3 of 10`, or `3, no limit`.
 pub fn of<T: std::fmt::Display>(used: T, most: Option<T>) -> String {
     match most {
         Some(most) => format!("{used} of {most}"),
-        None => used.to_string(),
+        None => format!("{used}, no limit"),
     }
 }
 
 pub async fn run(session: &Session, args: Arguments) -> Result<()> {
     let client = &session.client;
     let report = match args.verb {
-        Verb::Get { name: None } => client.quota().await?,
-        Verb::Get { name: Some(name) } => {
-            let tenant = client.tenant_get(&name).await?;
-            QuotaReport { tenant: tenant.name, quota: tenant.quota, usage: tenant.usage }
+        Verb::List => {
+            let tenants =
+                all(ListQuery::new(), None, |query| async move { client.tenant_list(&query).await }).await?;
+            let reports: Vec<QuotaReport> = tenants.into_iter().map(report_of).collect();
+            return output::list(session.format, &reports, &COLUMNS);
         }
+        Verb::Get { name: None } => client.quota().await?,
+        Verb::Get { name: Some(name) } => report_of(client.tenant_get(&name).await?),
         Verb::Set { name, quota, replace } => {
             let asked = quota.quota();
             if asked == Quota::default() && !replace {
@@ -100,7 +118,7 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             // With the version that was read, so that two changes at once do not undo each other.
             let tenant = client.quota_set(&name, &quota, Some(before.version)).await?;
             note(format!("quota of tenant {}: changed", tenant.name));
-            QuotaReport { tenant: tenant.name, quota: tenant.quota, usage: tenant.usage }
+            report_of(tenant)
         }
     };
     let name = report.tenant.to_string();

@@ -163,8 +163,8 @@ fn missing(error: model::Error) -> Failure {
 async fn mode(session: &Session, one: &One, mode: PlaceMode) -> Result<()> {
     let zone = session.client.zone_mode(&one.zone, mode, false).await.map_err(missing)?;
     let takes = if mode == PlaceMode::Open { "takes new instances" } else { "takes no new instances" };
-    note(format!("zone {}: {takes}", zone.name));
-    show(session, &zone)
+    let line = format!("zone {}: {takes}", zone.name);
+    output::changed(session.format, &zone, zone.name.as_str(), &line)
 }
 
 /// Gives the order and waits until nothing is left.

@@ -86,6 +86,15 @@ pub fn item<T: Serialize>(
     }
 }
 
+/// What a small change came to: one line for people, the whole thing for programs.
+pub fn changed<T: Serialize>(format: Format, item: &T, name: &str, line: &str) -> Result<()> {
+    match format {
+        Format::Table | Format::Wide => data(&format!("{line}\n")),
+        Format::Json | Format::Yaml => data(&structured(format, item)?),
+        Format::Name => data(&format!("{name}\n")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -60,7 +60,7 @@ impl Progress {
         if let Some(bar) = &self.spinner {
             bar.finish_and_clear();
         }
-        note(format!("{}: {state} after {:.1}s", self.what, self.since.elapsed().as_secs_f64()));
+        note(format!("{}: {state} ({:.1}s)", self.what, self.since.elapsed().as_secs_f64()));
     }
 
     /// Ends it without a word; what follows says it.

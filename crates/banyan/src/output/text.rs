@@ -64,6 +64,11 @@ pub fn size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes}B") } else { format!("{value:.1}{}", UNITS[unit]) }
 }
 
+/// `1 instance`, `2 instances`.
+pub fn plural(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// `k=v,k=v`.
 pub fn labels<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
     labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")

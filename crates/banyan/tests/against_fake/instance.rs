@@ -24,7 +24,7 @@ fn create_waits_until_it_runs_and_shows_it() {
     );
     let output = fake.run(&CREATE);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    says(&text(&output.stderr), &["instance web: pending", "creating: unpacking", "running after"]);
+    says(&text(&output.stderr), &["instance web: pending", "creating: unpacking", "running ("]);
     says(&text(&output.stdout), &["name:", "web", "10.1.2.3"]);
     let output = fake.run(&[&CREATE[..], &["-o", "json"]].concat());
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -95,7 +95,7 @@ fn delete_waits_until_it_is_gone() {
     fake.on(&format!("GET {ONE}"), vec![ok(instance(json!({"phase": "deleting"}))), missing()]);
     let output = fake.run(&["instance", "rm", "web"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    says(&text(&output.stderr), &["instance web: deleting", "gone after"]);
+    says(&text(&output.stderr), &["instance web: deleting", "gone ("]);
     let output = fake.run(&["instance", "rm", "nobody"]);
     assert_eq!(output.status.code(), Some(1));
     says(&text(&output.stderr), &["banyan instance list"]);
@@ -156,6 +156,6 @@ fn apply_makes_what_is_missing_and_waits() {
     let output = fake.run(&["apply", "-f", "new.yaml"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     says(&text(&output.stdout), &["+ Instance web: create"]);
-    says(&text(&output.stderr), &["Instance web: created", "running after"]);
+    says(&text(&output.stderr), &["Instance web: created", "running ("]);
     assert_eq!(fake.count("POST /v1/instances"), 1);
 }

@@ -46,7 +46,7 @@ fn a_drain_waits_until_the_node_is_empty_and_says_what_is_left() {
     let output = fake.run(&["node", "drain", "n1"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let said = text(&output.stderr);
-    says(&said, &["2 instances left: web-1 is moving", "1 instance left: db waits", "node n1: empty after"]);
+    says(&said, &["2 instances left: web-1 is moving", "1 instance left: db waits", "node n1: empty ("]);
     let output = fake.run(&["node", "drain", "n1", "--no-wait"]);
     says(&text(&output.stderr), &["banyan node get n1"]);
 }
@@ -99,7 +99,7 @@ fn labels_and_states_are_shown() {
     let fake = Fake::new();
     fake.on("POST /v1/nodes/n1/labels", vec![ok(node(json!({"mode": "maintenance"})))]);
     let output = fake.run(&["node", "label", "n1", "disk=ssd", "old-"]);
-    says(&text(&output.stdout), &["disk=ssd", "alive, maintenance"]);
+    assert_eq!(text(&output.stdout), "node n1: set disk=ssd, removed old\n");
     let output = fake.run(&["node", "label", "n1", "disk"]);
     says(&text(&output.stderr), &["neither KEY=VALUE nor KEY-"]);
     assert_eq!(fake.count("POST /v1/nodes/n1/labels"), 1);

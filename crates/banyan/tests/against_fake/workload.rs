@@ -58,11 +58,7 @@ fn create_shows_the_way_to_available() {
     says(&good(&output), &["mode:", "service of 1", "INSTANCE", "east", "n7"]);
     says(
         &text(&output.stderr),
-        &[
-            "workload web: progressing, 0 of 1 available",
-            "1 is starting",
-            "available, 1 of 1 available after",
-        ],
+        &["workload web: progressing, 0 of 1 available", "1 is starting", "available, 1 of 1 available ("],
     );
     let sent = fake.sent("POST /v1/workloads");
     assert_eq!((&sent["name"], &sent["spec"]["update"]["max_surge"]), (&json!("web"), &json!(2)));
@@ -164,7 +160,7 @@ fn a_run_is_waited_for_until_it_ended() {
     fake.on(&format!("POST {ONE}/run"), vec![ok(workload(state("waiting", "2026-01-01T00:00:00Z")))]);
     let output = fake.run(&["workload", "run", "web"]);
     good(&output);
-    says(&text(&output.stderr), &["active, 0 of 1 ended well", "waiting, 1 of 1 ended well after"]);
+    says(&text(&output.stderr), &["active, 0 of 1 ended well", "waiting, 1 of 1 ended well ("]);
 }
 
 #[test]
@@ -263,7 +259,7 @@ fn delete_removes_what_files_describe() {
     fake.on("DELETE /v1/apps/shop", vec![ok(app(&["web"]))]);
     let output = fake.run(&["delete", "-f", "all.yaml"]);
     good(&output);
-    says(&text(&output.stderr), &["app shop: gone after", "App shop: deleted"]);
+    says(&text(&output.stderr), &["app shop: gone (", "App shop: deleted"]);
 }
 
 #[test]

@@ -77,13 +77,10 @@ fn a_wrong_file_is_told_with_its_place_and_does_nothing() {
         let said = text(&output.stderr);
         says(&said, parts);
         assert_eq!(said.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{name}: {said}");
-        if name != "image" {
-            assert_eq!(
-                cloud.good(&["instance", "list", "--name", "w*", "-o", "name"]),
-                "",
-                "{name} did half"
-            );
-        }
+        let dry = cloud.run(&["apply", "-f", &file, "--dry-run"]);
+        assert_eq!(dry.status.code(), Some(1), "{name}: a dry run says so too");
+        says(&text(&dry.stderr), parts);
+        let made = cloud.good(&["instance", "list", "--name", "w*", "-o", "name"]);
+        assert_eq!(made, "", "{name} did half");
     }
-    cloud.run(&["instance", "delete", "--ignore-missing", "w-good"]);
 }

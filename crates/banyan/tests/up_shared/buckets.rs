@@ -23,7 +23,8 @@ fn objects_go_there_and_come_back() {
     let (cat, big) = (at("cat.txt"), at("large.bin"));
     cloud.good(&["object", "put", cat.to_str().unwrap(), big.to_str().unwrap(), "cli-photos/2026/"]);
     let listed = cloud.json(&["object", "ls", "cli-photos/2026/"]);
-    let names: Vec<&str> = listed.as_array().unwrap().iter().map(|entry| entry["key"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|entry| entry["key"].as_str().unwrap()).collect();
     assert_eq!(names, ["2026/cat.txt", "2026/large.bin"]);
     assert!(cloud.good(&["object", "ls", "cli-photos"]).contains("2026/"));
 

@@ -49,10 +49,12 @@ impl Bench {
     fn new() -> Self {
         let cloud = Cloud::shared();
         let admin: Value =
-            serde_json::from_slice(&std::fs::read(cloud.data().join("admin.json")).expect("it is up")).expect("json");
+            serde_json::from_slice(&std::fs::read(cloud.data().join("admin.json")).expect("it is up"))
+                .expect("json");
         let field = |name: &str| admin[name].as_str().expect("a text").to_owned();
         let folder = tempfile::tempdir().expect("a folder");
-        let (endpoint, key, secret) = (field("s3_endpoint"), field("access_key_id"), field("secret_access_key"));
+        let (endpoint, key, secret) =
+            (field("s3_endpoint"), field("access_key_id"), field("secret_access_key"));
         Self { cloud, endpoint, key, secret, folder }
     }
 
@@ -63,14 +65,17 @@ impl Bench {
     /// Files of several sizes with content that does not repeat.
     fn files(&self) -> PathBuf {
         let root = self.path("files");
-        for (name, size) in [("small.txt", 11), ("folder/empty", 0), ("folder/ümläut name.bin", 70_000), ("large.bin", LARGE)] {
+        for (name, size) in
+            [("small.txt", 11), ("folder/empty", 0), ("folder/ümläut name.bin", 70_000), ("large.bin", LARGE)]
+        {
             let path = root.join(name);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("ours");
             let mut file = std::fs::File::create(path).expect("ours");
             let mut state = size as u64 + 1;
             let bytes: Vec<u8> = (0..size)
                 .map(|_| {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     (state >> 56) as u8
                 })
                 .collect();
@@ -109,9 +114,14 @@ fn aws_cli_copies_syncs_and_lists() {
     bench.aws(&["s3", "cp", "s3://aws-cli-work/tree/large.bin", "s3://aws-cli-work/copy.bin"]);
     bench.aws(&["s3", "sync", "s3://aws-cli-work/tree", bench.path("back").to_str().unwrap()]);
     same(&files, &bench.path("back"));
-    let head: Value = serde_json::from_str(
-        &bench.aws(&["s3api", "head-object", "--bucket", "aws-cli-work", "--key", "copy.bin"]),
-    )
+    let head: Value = serde_json::from_str(&bench.aws(&[
+        "s3api",
+        "head-object",
+        "--bucket",
+        "aws-cli-work",
+        "--key",
+        "copy.bin",
+    ]))
     .unwrap();
     assert_eq!(head["ContentLength"], LARGE);
     let link = bench.aws(&["s3", "presign", "s3://aws-cli-work/tree/small.txt"]);
@@ -163,7 +173,9 @@ fn restic_backs_up_checks_and_restores() {
     bench.aws(&["s3", "mb", "s3://restic-work"]);
     let restic = |words: &[&str]| {
         let mut command = bench.client("restic");
-        command.env("RESTIC_PASSWORD", "not a secret").env("RESTIC_REPOSITORY", format!("s3:{}/restic-work/repo", bench.endpoint));
+        command
+            .env("RESTIC_PASSWORD", "not a secret")
+            .env("RESTIC_REPOSITORY", format!("s3:{}/restic-work/repo", bench.endpoint));
         command.args(["--no-cache"]).args(words);
         good(&mut command)
     };

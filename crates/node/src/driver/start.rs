@@ -126,10 +126,9 @@ impl Driver {
             config: bundle::config(&assignment, &self.dir, cgroups, &attachment)?,
         };
         if self.record.starts == 0 {
-            self.note(
-                "created",
-                format!("root file system of {} layers and network are ready", plan.layers.len()),
-            );
+            let count = plan.layers.len();
+            let layers = if count == 1 { "layer" } else { "layers" };
+            self.note("created", format!("root file system of {count} {layers} and network are ready"));
         }
         self.save();
         Shim::start(&self.shared.config.shim, &self.dir, &plan).await

@@ -1,13 +1,17 @@
 //! Handlers of workloads.
 
-use api::{WorkloadCreate, WorkloadRollback, WorkloadScale, WorkloadUpdate};
+use api::{Check, WorkloadCreate, WorkloadRollback, WorkloadScale, WorkloadUpdate};
 use axum::extract::State;
 
 use super::extract::{Body, Item, Pairs, Seen};
 use super::reply::{Reply, accepted, created, ok, versioned};
 use crate::cloud::{Caller, Shared};
 use crate::ops::page::Query;
-use crate::ops::workload;
+use crate::ops::{check as checks, workload};
+
+pub async fn check(State(cloud): State<Shared>, caller: Caller, body: Body<Check>) -> Reply {
+    ok(checks::check(&cloud, &caller, &body.value)?)
+}
 
 pub async fn create(State(cloud): State<Shared>, caller: Caller, body: Body<WorkloadCreate>) -> Reply {
     let once = body.once(&caller, "workload")?;

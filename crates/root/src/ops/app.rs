@@ -20,7 +20,7 @@ use crate::workload::record;
 
 pub const FILTERS: &[&str] = &["name"];
 
-fn validate(description: &str, workloads: &[AppWorkload]) -> Result<()> {
+pub(super) fn validate(description: &str, workloads: &[AppWorkload]) -> Result<()> {
     let mut faults = Faults::default();
     if description.len() > DESCRIPTION_BYTES_MAX {
         faults.add("description", format!("a description has at most {DESCRIPTION_BYTES_MAX} bytes"));
@@ -66,11 +66,15 @@ pub async fn create(cloud: &Cloud, caller: &Caller, body: AppCreate, key: Option
         for one in &body.workloads {
             txn = workload_insert(txn, cloud, caller, &snapshot, &row.id, one)?;
         }
-        txn = journal(txn, cloud, caller, &row, "create", format!("with {} workloads", body.workloads.len()));
+        txn = journal(txn, cloud, caller, &row, "create", format!("with {}", counted(body.workloads.len())));
         answer.version = cloud.state.commit(txn).await?.versions[0];
         Ok(answer)
     })
     .await
+}
+
+fn counted(workloads: usize) -> String {
+    if workloads == 1 { "1 workload".to_owned() } else { format!("{workloads} workloads") }
 }
 
 fn member_new(one: &AppWorkload) -> api::AppMember {
@@ -197,7 +201,7 @@ pub async fn update(
     if changes == 0 && new == ***old {
         return Ok(view::app(&snapshot, old));
     }
-    txn = journal(txn, cloud, caller, &new, "update", format!("{changes} workloads change"));
+    txn = journal(txn, cloud, caller, &new, "update", format!("{} changed", counted(changes)));
     let seq = cloud.state.commit(txn).await?.seq;
     cloud.state.wait_for(seq).await;
     get(cloud, caller, new.id.as_str())

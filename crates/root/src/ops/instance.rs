@@ -159,7 +159,9 @@ pub async fn stop(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>)
         return Err(Error::conflict(format!(
             "the instance '{name}' belongs to the workload '{workload}', which would replace it"
         ))
-        .hint(format!("'banyan workload scale {workload} --replicas 0' stops all of it; deleting the instance replaces it")));
+        .hint(format!(
+            "'banyan workload scale {workload} 0' stops all of it; deleting the instance replaces it"
+        )));
     }
     change(cloud, caller, name, seen, "stop", |record| record.run = Run::Stopped).await
 }

@@ -50,7 +50,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn plus(a: Usage, b: Usage) -> Usage {
+pub(super) fn plus(a: Usage, b: Usage) -> Usage {
     Usage {
         instances: a.instances.saturating_add(b.instances),
         cpu: Cpu(a.cpu.0.saturating_add(b.cpu.0)),
@@ -59,23 +59,29 @@ fn plus(a: Usage, b: Usage) -> Usage {
 }
 
 /// Says which limit the sum would pass, if any.
-fn within(quota: &Quota, used: Usage, more: Usage) -> Result<()> {
+pub(super) fn within(quota: &Quota, used: Usage, more: Usage) -> Result<()> {
     let sum = plus(used, more);
     let exceeded = |what: &str, limit: String, used: String, asked: String| {
         Error::new(
             ErrorKind::QuotaExceeded,
-            format!("the tenant may have {what} {limit}; {used} is in use and {asked} was asked for"),
+            format!("the tenant may have {limit} {what}; in use: {used}, asked for: {asked} more"),
         )
         .hint("delete something, or ask an operator for a larger quota")
     };
-    if let Some(limit) = quota.instances.filter(|limit| more.instances > 0 && sum.instances > *limit) {
-        return Err(exceeded("instances:", limit.to_string(), used.instances.to_string(), "1 more".into()));
+    if let Some(limit) = quota.instances.filter(|limit| sum.instances > *limit) {
+        let what = if limit == 1 { "instance" } else { "instances" };
+        return Err(exceeded(
+            what,
+            limit.to_string(),
+            used.instances.to_string(),
+            more.instances.to_string(),
+        ));
     }
     if let Some(limit) = quota.cpu.filter(|limit| sum.cpu > *limit) {
-        return Err(exceeded("CPU:", limit.to_string(), used.cpu.to_string(), more.cpu.to_string()).at("cpu"));
+        return Err(exceeded("CPU", limit.to_string(), used.cpu.to_string(), more.cpu.to_string()).at("cpu"));
     }
     if let Some(limit) = quota.memory.filter(|limit| sum.memory > *limit) {
-        return Err(exceeded("memory:", limit.to_string(), used.memory.to_string(), more.memory.to_string())
+        return Err(exceeded("memory", limit.to_string(), used.memory.to_string(), more.memory.to_string())
             .at("memory"));
     }
     Ok(())
@@ -190,7 +196,7 @@ pub(crate) fn gate_pass(cloud: &Cloud, snapshot: &Snapshot, tenant: &TenantId, t
     }
 }
 
-fn quota_of(snapshot: &Snapshot, tenant: &TenantId) -> Result<Quota> {
+pub(super) fn quota_of(snapshot: &Snapshot, tenant: &TenantId) -> Result<Quota> {
     snapshot.tenants.get(tenant).map(|row| row.quota).ok_or_else(|| Error::not_found("such tenant"))
 }
 

@@ -16,6 +16,7 @@ fn body(rule: &Rule) -> Option<serde_json::Value> {
         "workload_create" => json!({"name": "walk", "spec": {"instance": {"image": "busybox"}}}),
         "workload_update" => json!({"spec": {"instance": {"image": "busybox"}}}),
         "workload_scale" => json!({"replicas": 2}),
+        "order_check" => json!({"images": ["walk"]}),
         "app_create" => json!({"name": "walk"}),
         "app_update" => json!({"workloads": []}),
         "image_pull" => json!({"reference": "not a reference"}),

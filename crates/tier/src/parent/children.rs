@@ -5,7 +5,7 @@ use model::exchange::Ack;
 use model::{ChildId, Facts, InstanceId, Observed, ObservedInstance, Phase, PlaceMode, Run, Timestamp};
 use placement::Candidate;
 
-use super::{ChildState, Leases, Parent};
+use super::{Avoided, ChildState, Leases, Parent};
 use crate::inbox::{Inbox, Refused};
 use crate::outbox::Outbox;
 
@@ -212,7 +212,7 @@ impl Parent {
             state.deadline = now.plus_ms(lease_ms);
         }
         let latest = now.plus_ms(avoid_ms);
-        for (_, until) in self.wants.values_mut().flat_map(|held| &mut held.avoid) {
+        for Avoided { until, .. } in self.wants.values_mut().flat_map(|held| &mut held.avoid) {
             *until = latest.min(*until);
         }
         self.stuck_until = self.stuck_until.map(|until| latest.min(until));
@@ -306,13 +306,13 @@ impl Parent {
         } else if gone {
             let why = held.leaving.take().unwrap_or_else(|| "its place gave it up".to_owned());
             if self.handed.contains(&id) {
-                held.avoid.push((child.clone(), avoid_until));
+                held.avoid.push(Avoided { child: child.clone(), until: avoid_until, why: why.clone() });
             }
             self.lose(&id, &why);
         } else if refused && kept {
             self.refused_there(&id, avoid_until);
         } else if refused {
-            held.avoid.push((child.clone(), avoid_until));
+            held.avoid.push(Avoided { child: child.clone(), until: avoid_until, why: why.clone() });
             let name = self.child_name(child);
             self.lose(&id, &format!("{name} refused it: {why}"));
         } else if handed_up {

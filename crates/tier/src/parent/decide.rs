@@ -50,7 +50,7 @@ impl Parent {
             self.wait_again(id, now.plus_ms(self.config.leases.avoid_ms));
             return None;
         }
-        held.avoid.retain(|(_, until)| now < *until);
+        held.avoid.retain(|avoided| now < avoided.until);
         let want = want_of(&held.assignment, &held.avoid);
         let chosen = self.fleet.place(&want);
         let explanation = match &chosen {
@@ -76,7 +76,7 @@ impl Parent {
                 })
             }
             None => {
-                let until = self.wants.get(id)?.avoid.iter().map(|(_, until)| *until).min();
+                let until = self.wants.get(id)?.avoid.iter().map(|avoided| avoided.until).min();
                 self.stuck_until = [self.stuck_until, until].into_iter().flatten().min();
                 self.stuck.insert(id.clone());
                 None

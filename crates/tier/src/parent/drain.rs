@@ -26,8 +26,8 @@ impl Held {
     /// What it needs of another child; who refused it long ago may be asked again.
     fn want(&self, now: Timestamp) -> Want {
         let mut want = Want::from(&self.assignment);
-        want.avoid =
-            self.avoid.iter().filter(|(_, until)| now < *until).map(|(child, _)| child.clone()).collect();
+        let still = self.avoid.iter().filter(|avoided| now < avoided.until);
+        want.avoid = still.map(|avoided| (avoided.child.clone(), avoided.why.clone())).collect();
         want
     }
 
@@ -98,7 +98,7 @@ impl Parent {
             return false;
         }
         let mut want = held.want(now);
-        want.avoid.push(child.clone());
+        want.avoid.push((child.clone(), String::new()));
         if self.fleet.place(&want).is_err() {
             return false;
         }

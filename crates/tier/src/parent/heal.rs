@@ -38,7 +38,7 @@ impl Parent {
         if let Some(held) = self.wants.get_mut(id)
             && held.assignment.run != Run::Gone
         {
-            held.avoid.push((child, until));
+            held.avoid.push(super::Avoided { child, until, why: why.to_owned() });
         }
         self.lose(id, why);
         true

@@ -98,6 +98,16 @@ pub struct Place {
     pub generation: Generation,
 }
 
+/// A child that refused an instance.
+#[derive(Debug)]
+pub(crate) struct Avoided {
+    pub child: ChildId,
+    /// It is not asked before.
+    pub until: Timestamp,
+    /// In the words of the child.
+    pub why: String,
+}
+
 /// One wanted instance.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -107,8 +117,8 @@ pub(crate) struct Held {
     /// The newest generation ever given, so that the next one is newer.
     pub last: Generation,
     pub seen: Option<ObservedInstance>,
-    /// Children that refused it, and until when they are not asked.
-    pub avoid: Vec<(ChildId, Timestamp)>,
+    /// Children that refused it.
+    pub avoid: Vec<Avoided>,
     pub explanation: Option<Explanation>,
     pub deciding: bool,
     pub gone: bool,
@@ -473,8 +483,8 @@ impl Parent {
     }
 }
 
-pub(crate) fn want_of(assignment: &Assignment, avoid: &[(ChildId, Timestamp)]) -> Want {
+pub(crate) fn want_of(assignment: &Assignment, avoid: &[Avoided]) -> Want {
     let mut want = Want::from(assignment);
-    want.avoid = avoid.iter().map(|(child, _)| child.clone()).collect();
+    want.avoid = avoid.iter().map(|avoided| (avoided.child.clone(), avoided.why.clone())).collect();
     want
 }

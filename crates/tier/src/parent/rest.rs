@@ -158,7 +158,7 @@ impl Parent {
         }
         let child = place.child.clone();
         let why = seen.message.clone().unwrap_or_else(|| "it has no room".to_owned());
-        held.avoid.push((child.clone(), until));
+        held.avoid.push(super::Avoided { child: child.clone(), until, why: why.clone() });
         let want = want_of(&held.assignment, &held.avoid);
         if self.fleet.place(&want).is_ok() {
             self.lose(id, &format!("{} refused it: {why}", self.child_name(&child)));

@@ -1,6 +1,7 @@
 //! `banyan apply -f`: plan first, for every document; then do what the plan
 //! says. What is already as described is left alone, so it may be run again.
 
+mod check;
 mod perform;
 pub mod plan;
 
@@ -12,7 +13,9 @@ use clap::Args;
 use self::plan::{Act, Plan};
 use super::{Globals, Waiting};
 use crate::failure::{EXIT_CHANGES, Failure, Result};
+use crate::manifest::flaw::Flaw;
 use crate::manifest::{Resource, load};
+use crate::output::note;
 use crate::session::Session;
 
 const AFTER_HELP: &str = "\
@@ -41,7 +44,7 @@ pub struct Arguments {
     /// File, folder or `-` for standard input; may be repeated.
     #[arg(short = 'f', long = "file", value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Show what would change, and change nothing.
+    /// Show what would change and what stands in the way, and change nothing.
     #[arg(long)]
     dry_run: bool,
     /// With --dry-run: exit with 2 when something would change.
@@ -63,8 +66,16 @@ pub async fn run(globals: &Globals, args: Arguments) -> Result<u8> {
         let plan = plan::decide(&client_for(&session, resource), resource).await;
         plans.push(plan.map_err(|failure| placed(failure, resource))?);
     }
+    let check::Found { mut refused, waiting } = check::all(&session, &resources, &plans).await?;
+    if !args.dry_run && !refused.is_empty() {
+        return Err(Flaw::failure(refused));
+    }
     plan::show(session.format, &resources, &plans, args.dry_run)?;
     if args.dry_run {
+        refused.extend(waiting);
+        if !refused.is_empty() {
+            return Err(Flaw::failure(refused));
+        }
         let changes = plans.iter().any(Plan::changes);
         return Ok(if changes && args.detailed_exitcode { EXIT_CHANGES } else { 0 });
     }
@@ -78,6 +89,7 @@ pub async fn run(globals: &Globals, args: Arguments) -> Result<u8> {
         .at(&resource.place)
         .hint("add --replace to delete it and make it anew"));
     }
+    waiting.iter().for_each(|flaw| note(format!("it will wait: {}", flaw.line())));
     perform::all(&session, &resources, &plans, &args.waiting).await?;
     Ok(0)
 }

@@ -8,11 +8,11 @@ use api::{
 };
 use model::Name;
 
-use super::plan::{Act, Plan, found, members};
+use super::plan::{Act, Plan, found, members, password};
 use super::{client_for, placed};
 use crate::cli::{Waiting, image, instance};
-use crate::failure::{Failure, Result};
-use crate::manifest::{AppSpec, Body, ImageSpec, Resource, UserSpec, WorkloadManifest};
+use crate::failure::Result;
+use crate::manifest::{AppSpec, Body, ImageSpec, Resource, WorkloadManifest};
 use crate::output::note;
 use crate::session::Session;
 use crate::wait::workload::{self as rollout, Goal as Rollout};
@@ -146,18 +146,4 @@ async fn make_app(client: &Client, name: &Name, asked: &AppSpec) -> Result<Vec<B
 async fn remove(client: &Client, name: &str) -> Result<()> {
     let instance = client.instance_delete(name, None).await?;
     wait(client, instance.id.as_str(), name, Goal::Gone, REMOVAL_LIMIT).await.map(drop)
-}
-
-fn password(spec: &UserSpec) -> Result<String> {
-    if let Some(password) = &spec.password {
-        return Ok(password.clone());
-    }
-    let Some(file) = &spec.password_file else {
-        return Err(
-            Failure::new("a new user needs a password").hint("give spec.password or spec.password_file")
-        );
-    };
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Result};
 use crate::manifest::diff::diff;
-use crate::manifest::{AppSpec, Body, Resource, WorkloadManifest};
+use crate::manifest::{AppSpec, Body, Resource, UserSpec, WorkloadManifest};
 use crate::output::{Format, data};
 use crate::session::json;
 
@@ -143,11 +143,20 @@ pub async fn decide(client: &Client, resource: &Resource) -> Result<Plan> {
             Some(tenant) => Plan::of(&json(&tenant.quota), &json(&spec.quota), Act::Change),
         },
         Body::User(spec) => match found(client.user_get(name).await)? {
-            None => Plan::just(Act::Create),
+            None => {
+                password(spec)?;
+                Plan::just(Act::Create)
+            }
             Some(user) => Plan::of(&role(user.role), &role(spec.role), Act::Change),
         },
         Body::Image(spec) => match (found(client.image_get(name).await)?, &spec.reference) {
-            (None, _) => Plan::just(Act::Create),
+            (None, _) => {
+                if let Some(file) = &spec.file {
+                    let found = std::fs::metadata(file);
+                    found.map_err(|e| Failure::new(format!("cannot read {}: {e}", file.display())))?;
+                }
+                Plan::just(Act::Create)
+            }
             (Some(image), Some(reference)) if image.source != *reference => {
                 let source = |text: &str| serde_json::json!({ "reference": text });
                 Plan::of(&source(&image.source), &source(reference), Act::Replace)
@@ -165,6 +174,21 @@ pub async fn decide(client: &Client, resource: &Resource) -> Result<Plan> {
         },
         Body::App(spec) => app_plan(client, &resource.name, spec).await?,
     })
+}
+
+/// The password of a user who is not there yet.
+pub fn password(spec: &UserSpec) -> Result<String> {
+    if let Some(password) = &spec.password {
+        return Ok(password.clone());
+    }
+    let Some(file) = &spec.password_file else {
+        return Err(
+            Failure::new("a new user needs a password").hint("give spec.password or spec.password_file")
+        );
+    };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 fn role(role: Role) -> Value {

@@ -144,7 +144,10 @@ async fn perform(
     for (before, after) in ordered {
         let name = before.name.to_string();
         let outcome = match waiting.limit() {
-            None => Ok(Some(after)),
+            None => {
+                note(format!("instance {name}: {} asked for", act.word()));
+                Ok(Some(after))
+            }
             Some(limit) => wait(&session.client, before.id.as_str(), &name, act.goal(&before), limit).await,
         };
         match outcome {

@@ -185,6 +185,17 @@ fn set_some<T>(field: &mut Option<T>, given: Option<T>) {
     }
 }
 
+/// Of two values for one key the last would win by accident.
+fn once(option: &str, pairs: &[(String, String)]) -> Result<()> {
+    let mut seen = std::collections::BTreeMap::new();
+    for (key, value) in pairs {
+        if seen.insert(key, value).is_some_and(|before| before != value) {
+            return Err(Failure::new(format!("'{key}' is given two values")).at(option));
+        }
+    }
+    Ok(())
+}
+
 impl InstanceOptions {
     /// Whether the restart policy is given, and so is not for others to choose.
     pub const fn restart_given(&self) -> bool {
@@ -205,6 +216,9 @@ impl InstanceOptions {
         set(&mut spec.lost, self.lost.map(LossPolicy::from));
         set_some(&mut spec.user, self.user.clone());
         set_some(&mut spec.workdir, self.workdir.clone());
+        once("--env", &self.env)?;
+        once("--label", &self.label)?;
+        once("--node-label", &self.node_label)?;
         spec.env.extend(self.env.iter().cloned());
         spec.labels.extend(self.label.iter().cloned());
         self.place(spec);

@@ -6,9 +6,10 @@ use clap::Args;
 use super::{find, show};
 use crate::cli::Waiting;
 use crate::failure::{Failure, Result};
-use crate::output::{Format, data, note};
+use crate::output::text::plural;
+use crate::output::{self, Format, data, note};
 use crate::session::Session;
-use crate::wait::workload::{Goal, wait};
+use crate::wait::workload::{Goal, state, wait};
 
 #[derive(Args)]
 pub struct OneArguments {
@@ -19,10 +20,11 @@ pub struct OneArguments {
 }
 
 #[derive(Args)]
+#[command(override_usage = "banyan workload scale [OPTIONS] <WORKLOAD> <COUNT>")]
 pub struct ScaleArguments {
     /// Name, id, or the beginning of an id.
     workload: String,
-    /// How many there should be.
+    /// How many there should be; may also be given as --replicas.
     #[arg(required_unless_present = "replicas", conflicts_with = "replicas")]
     count: Option<u32>,
     /// The same, as an option.
@@ -83,7 +85,10 @@ pub async fn one(session: &Session, act: Act, args: OneArguments) -> Result<()> 
     };
     // A pause holds as soon as it is ordered.
     match act {
-        Act::Pause => show::show(session, &after).await,
+        Act::Pause => {
+            let line = format!("workload {}: {}", after.name, state(&after));
+            output::changed(session.format, &after, after.name.as_str(), &line)
+        }
         _ => finish(session, after, goal, &args.waiting).await,
     }
 }
@@ -104,7 +109,7 @@ pub async fn rollback(session: &Session, args: RollbackArguments) -> Result<()> 
     finish(session, after, goal, &args.waiting).await
 }
 
-/// Waits as asked and shows what came of it.
+/// Waits as asked, which says what came of it; programs get the whole.
 pub async fn finish(session: &Session, workload: Workload, goal: Goal, waiting: &Waiting) -> Result<()> {
     let name = workload.name.to_string();
     let workload = match waiting.limit() {
@@ -119,7 +124,10 @@ pub async fn finish(session: &Session, workload: Workload, goal: Goal, waiting: 
             "the new revision is tried on a few; let it go on with: banyan workload promote {name}"
         ));
     }
-    show::show(session, &workload).await
+    match session.format {
+        Format::Table | Format::Wide => Ok(()),
+        _ => show::show(session, &workload).await,
+    }
 }
 
 pub async fn delete(session: &Session, args: DeleteArguments) -> Result<()> {
@@ -135,9 +143,9 @@ pub async fn delete(session: &Session, args: DeleteArguments) -> Result<()> {
     }
     if args.dry_run {
         for workload in &targets {
-            let count = workload.status.instances;
+            let instances = plural(u64::from(workload.status.instances), "instance");
             note(format!(
-                "workload {}: would be deleted with {count} instances (nothing was changed)",
+                "workload {}: would be deleted with {instances} (nothing was changed)",
                 workload.name
             ));
         }

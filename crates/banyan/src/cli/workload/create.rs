@@ -5,12 +5,12 @@ use clap::Args;
 use model::{ErrorKind, InstanceSpec, Name, WorkloadSpec};
 
 use super::options::WorkloadOptions;
-use super::{act, find};
+use super::{act, find, show};
 use crate::cli::Waiting;
 use crate::cli::instance::options::InstanceOptions;
 use crate::failure::{Failure, Result};
 use crate::manifest::diff::diff;
-use crate::output::{data, note};
+use crate::output::{Format, data, note};
 use crate::session::{Session, json};
 use crate::wait::workload::Goal;
 
@@ -81,7 +81,7 @@ pub async fn create(session: &Session, args: CreateArguments) -> Result<()> {
     let instance = InstanceSpec { command: args.command, ..InstanceSpec::new(args.image) };
     let mut spec = WorkloadSpec::new(instance);
     args.workload.change(&mut spec, args.instance)?;
-    spec.validate()?;
+    spec.validate_for(&args.name)?;
     let request = WorkloadCreate { name: args.name, app: args.app, spec };
     if args.dry_run {
         note(format!("workload {}: would be created (nothing was changed)", request.name));
@@ -93,8 +93,12 @@ pub async fn create(session: &Session, args: CreateArguments) -> Result<()> {
         let failure = Failure::from(error);
         if missing { failure.or_hint("see the images with: banyan image list") } else { failure }
     })?;
-    let goal = Goal::settled(&made);
-    act::finish(session, made, goal, &args.waiting).await
+    let (goal, name) = (Goal::settled(&made), made.name.to_string());
+    act::finish(session, made, goal, &args.waiting).await?;
+    match session.format {
+        Format::Table | Format::Wide => show::show(session, &session.client.workload_get(&name).await?).await,
+        _ => Ok(()),
+    }
 }
 
 pub async fn update(session: &Session, args: UpdateArguments) -> Result<()> {
@@ -107,7 +111,7 @@ pub async fn update(session: &Session, args: UpdateArguments) -> Result<()> {
         spec.instance.command = args.command;
     }
     args.workload.change(&mut spec, args.instance)?;
-    spec.validate()?;
+    spec.validate_for(&seen.name)?;
     let changes = diff(&json(&seen.spec), &json(&spec));
     if args.dry_run {
         let lines: String = changes.iter().map(|change| format!("{change}\n")).collect();

@@ -8,6 +8,7 @@ use super::find;
 use crate::cli::why::page;
 use crate::failure::Result;
 use crate::output::table::terminal_width;
+use crate::output::text::plural;
 use crate::output::{self, Format, data};
 use crate::session::Session;
 use crate::wait::last_events;
@@ -47,8 +48,14 @@ pub async fn run(session: &Session, text: &str) -> Result<()> {
     }
     match (found.len(), ill.len()) {
         (0, _) => text += "It has no instances now.\n",
-        (all, 0) => text += &format!("Nothing is wrong with its {all} instances.\n"),
-        (all, bad) => text += &format!("{bad} of its {all} instances are not well:\n"),
+        (all, 0) => text += &format!("Nothing is wrong with its {}.\n", plural(all as u64, "instance")),
+        (1, _) => text += "Its instance is not well:\n",
+        (all, bad) => {
+            text += &format!(
+                "{bad} of its {all} instances {}:\n",
+                if bad == 1 { "is not well" } else { "are not well" }
+            )
+        }
     }
     for instance in &why.instances {
         text += &format!("\n{}", page(instance, terminal_width()));

@@ -102,7 +102,7 @@ fn descriptor(value: &Value, place: &str, faults: &mut Faults) -> Vec<Resource> 
     // Who acts is who is logged in, so the customer is only looked at.
     top.needed("customerID", faults);
     top.text("customerID", faults);
-    top.cannot(&["args"], "arguments of a descriptor have no meaning here", faults);
+    top.cannot(&["args"], "a list", "arguments of a descriptor have no meaning here", faults);
     top.needed("applications", faults);
     let applications = top.list("applications", faults);
     top.rest(faults);
@@ -203,7 +203,7 @@ fn microservice(
     let mut fields = Fields::of(value, path, faults)?;
     let service = part(&mut fields, "microservice_name", faults);
     let service_space = part(&mut fields, "microservice_namespace", faults);
-    fields.cannot(&["microserviceID"], "must be empty", faults);
+    fields.cannot(&["microserviceID"], "a text", "must be empty", faults);
     virtualization(&mut fields, faults);
     let mut instance = InstanceSpec::new(image(&mut fields, images, faults).unwrap_or_default());
     process(&mut fields, &mut instance, faults);
@@ -288,7 +288,10 @@ fn process(fields: &mut Fields<'_>, instance: &mut InstanceSpec, faults: &mut Fa
     for (path, pair) in fields.texts("environment", faults) {
         match pair.split_once('=') {
             Some((key, value)) if !key.is_empty() => {
-                instance.env.insert(key.to_owned(), value.to_owned());
+                let before = instance.env.insert(key.to_owned(), value.to_owned());
+                if before.is_some_and(|before| before != value) {
+                    faults.add(&path, format!("'{}' is given two values", shown(key)));
+                }
             }
             _ => faults.add(&path, format!("'{}' must be KEY=VALUE", shown(pair))),
         }
@@ -317,20 +320,27 @@ fn amounts(fields: &mut Fields<'_>, instance: &mut InstanceSpec, faults: &mut Fa
 }
 
 fn impossible(fields: &mut Fields<'_>, faults: &mut Faults) {
-    for (keys, sentence) in [
-        (&["port"][..], "ports of the host are not handed out; an instance has an address of its own"),
-        (&["addresses"], "addresses cannot be chosen"),
-        (&["bandwidth_in", "bandwidth_out"], "bandwidth is not promised here"),
-        (&["vtpus"], "there are no TPUs here"),
-        (&["volumes"], "volumes are not there yet"),
-        (&["privileged"], "an instance has no privileges over its host"),
-        (&["state", "added_files"], "files are not brought along; put them into the image"),
-        (&["args"], "write the arguments into cmd"),
-        (&["target_node"], "write a constraint of type direct"),
-        (&["sla_violation_strategy"], "constraints hold when a place is chosen; nothing is moved later"),
-        (&["arch", "platform", "vm_images"], "this is for virtual machines, which are not there yet"),
+    let (text, number, list) = ("a text", "a number", "a list");
+    for (keys, kind, sentence) in [
+        (&["port"][..], text, "ports of the host are not handed out; an instance has an address of its own"),
+        (&["addresses"], "an object", "addresses cannot be chosen"),
+        (&["bandwidth_in", "bandwidth_out"], number, "bandwidth is not promised here"),
+        (&["vtpus"], number, "there are no TPUs here"),
+        (&["volumes"], list, "volumes are not there yet"),
+        (&["privileged"], "true or false", "an instance has no privileges over its host"),
+        (&["state"], text, "state is not brought along; put it into the image"),
+        (&["added_files"], list, "files are not brought along; put them into the image"),
+        (&["args"], list, "write the arguments into cmd"),
+        (&["target_node"], text, "write a constraint of type direct"),
+        (
+            &["sla_violation_strategy"],
+            text,
+            "constraints hold when a place is chosen; nothing is moved later",
+        ),
+        (&["arch", "vm_images"], list, "this is for virtual machines, which are not there yet"),
+        (&["platform"], text, "this is for virtual machines, which are not there yet"),
     ] {
-        fields.cannot(keys, sentence, faults);
+        fields.cannot(keys, kind, sentence, faults);
     }
 }
 

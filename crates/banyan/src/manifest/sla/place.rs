@@ -81,7 +81,10 @@ pub fn constraints(list: Vec<(String, &Value)>, place: &mut Constraints, faults:
             }
             "geo" => geo(&mut fields, place, faults),
             "latency" => latency(&mut fields, place, faults),
-            "addons" => fields.cannot(&["needs"], "nodes here have no addons; use node labels", faults),
+            "addons" => {
+                demanded(&mut fields, faults);
+                fields.cannot(&["needs"], "a list", "nodes here have no addons; use node labels", faults);
+            }
             other => {
                 let sentence =
                     format!("'{other}' is not a constraint: direct, clusters, geo, latency or addons");
@@ -108,6 +111,10 @@ fn geo(fields: &mut Fields<'_>, place: &mut Constraints, faults: &mut Faults) {
         return;
     };
     let Some(radius_km) = radius else { return };
+    if required && radius_km == 0 {
+        faults.add(&fields.at("threshold"), "must be 1 or more");
+        return;
+    }
     let term = AreaTerm { latitude, longitude, radius_km, required };
     if let Err(error) = term.area().validate() {
         faults.add(&fields.at("location"), error.message);
@@ -127,6 +134,7 @@ fn latency(fields: &mut Fields<'_>, place: &mut Constraints, faults: &mut Faults
     if let (Some(max_ms), Some(area)) = (max_ms, area) {
         if max_ms == 0 {
             faults.add(&fields.at("threshold"), "must be 1 or more");
+            return;
         }
         place.latency.push(LatencyTerm { place: Some(area.to_owned()), workload: None, max_ms, required });
     }
@@ -159,14 +167,17 @@ pub fn connectivity(
             match inner.text("type", faults) {
                 Some("latency") => {
                     let required = demanded(&mut inner, faults);
-                    if let (Some(max_ms), Some(target)) = (threshold(&mut inner, faults), &target) {
+                    let max_ms = threshold(&mut inner, faults);
+                    if max_ms == Some(0) {
+                        faults.add(&inner.at("threshold"), "must be 1 or more");
+                    } else if let (Some(max_ms), Some(target)) = (max_ms, &target) {
                         let workload = Some(target.to_string());
                         place.latency.push(LatencyTerm { place: None, workload, max_ms, required });
                     }
                 }
                 Some("bandwidth") => {
                     demanded(&mut inner, faults);
-                    inner.cannot(&["threshold"], "bandwidth is not promised here", faults);
+                    inner.cannot(&["threshold"], "a number", "bandwidth is not promised here", faults);
                 }
                 Some(other) => {
                     demanded(&mut inner, faults);

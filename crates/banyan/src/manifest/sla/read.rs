@@ -36,6 +36,17 @@ fn asking(path: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
+fn is_kind(value: &Value, kind: &str) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(_) => kind == "true or false",
+        Value::Number(_) => kind == "a number",
+        Value::String(_) => kind == "a text",
+        Value::Array(_) => kind == "a list",
+        Value::Object(_) => kind == "an object",
+    }
+}
+
 impl<'a> Fields<'a> {
     pub fn of(value: &'a Value, path: impl Into<String>, faults: &mut Faults) -> Option<Self> {
         let path = path.into();
@@ -127,12 +138,14 @@ impl<'a> Fields<'a> {
         texts
     }
 
-    /// Whatever these fields ask for cannot be given.
-    pub fn cannot(&mut self, keys: &[&'static str], sentence: &str, faults: &mut Faults) {
+    /// Whatever these fields ask for cannot be given; `kind` is what they are by the schema.
+    pub fn cannot(&mut self, keys: &[&'static str], kind: &str, sentence: &str, faults: &mut Faults) {
         for key in keys {
+            let Some(value) = self.get(key) else { continue };
             let mut found = Vec::new();
-            if let Some(value) = self.get(key) {
-                asking(&self.at(key), value, &mut found);
+            match is_kind(value, kind) {
+                true => asking(&self.at(key), value, &mut found),
+                false => faults.add(&self.at(key), mismatch(kind, value)),
             }
             found.iter().for_each(|path| faults.add(path, sentence));
         }
@@ -175,7 +188,8 @@ mod tests {
         assert_eq!(fields.texts("c", &mut faults), [("top.c[1]".to_owned(), "t")]);
         assert_eq!(fields.count("d", &mut faults), None);
         fields.needed("missing", &mut faults);
-        fields.cannot(&["e"], "no", &mut faults);
+        fields.cannot(&["e"], "an object", "no", &mut faults);
+        fields.cannot(&["b"], "a list", "no", &mut faults);
         fields.rest(&mut faults);
         let lines: Vec<String> = faults.into_vec().iter().map(api::read::line).collect();
         assert_eq!(
@@ -187,6 +201,7 @@ mod tests {
                 "top.d: must be a whole number, zero or more, not a number (1.5)",
                 "top.missing: is missing",
                 "top.e.f.g: no",
+                "top.b: must be a list, not a text (\"x\")",
                 "top.z: is not a field of an SLA descriptor v2.0",
             ]
         );

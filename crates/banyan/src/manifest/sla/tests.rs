@@ -190,6 +190,22 @@ fn flawed_descriptors_are_refused_with_every_flaw() {
             ".microserviceID: must be empty",
         ],
     );
+    // What asks for nothing must still be of its type, and what is near to nothing is no place.
+    bad_service(
+        json!({"port": 0, "volumes": "", "privileged": 0, "environment": ["A=1", "A=2"],
+            "constraints": [{"type": "geo", "location": "5;9", "threshold": 0.5}, {"type": "latency", "area": "x", "threshold": 0}],
+            "connectivity": [{"target_microservice_id": "curl", "con_constraints": [
+                {"type": "latency", "threshold": 5, "rigidness": 1, "convergence_time": 1}]}]}),
+        &[
+            ".port: must be a text, not a number (0)",
+            ".volumes: must be a list",
+            ".privileged: must be true or false",
+            ".environment[1]: 'A' is given two values",
+            ".constraints[0].threshold: must be 1 or more",
+            ".constraints[1].threshold: must be 1 or more",
+            ".connectivity: this is the workload itself",
+        ],
+    );
     bad_service(json!({"memory": 2}), &["microservices[0].memory: memory must be 6MiB or more"]);
     bad(
         &sla(json!([service(json!({})), service(json!({}))])),
@@ -212,13 +228,14 @@ fn what_cannot_be_given_is_named() {
         json!({
             "virtualization": "unikernel", "code": "https://a/x.tar.gz,https://a/y.tar.gz", "arch": ["amd64"],
             "vtpus": 1, "bandwidth_in": 100, "privileged": true, "volumes": [{"volume_id": "a", "csi_driver": "b"}],
-            "target_node": "n1", "sla_violation_strategy": "migrate", "added_files": ["x"], "state": "https://s",
+            "target_node": "n1", "platform": 5, "sla_violation_strategy": "migrate", "added_files": ["x"], "state": "https://s",
             "expected_output": "hello"
         }),
         &[
             ".virtualization: 'unikernel'",
             ".code: must be one image",
             ".arch:",
+            ".platform: must be a text",
             ".vtpus:",
             ".bandwidth_in:",
             ".privileged:",

@@ -168,7 +168,7 @@ pub fn phase(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>) {
     };
     let message = match (&rollout.failed, back, phase) {
         (Some(why), ..) => Some(why.clone()),
-        (None, Some(back), WorkloadPhase::Available | WorkloadPhase::RollingBack) => {
+        (None, Some(back), WorkloadPhase::RollingBack) => {
             Some(format!("revision {} was given up: {}", back.revision, back.why))
         }
         (None, _, WorkloadPhase::Progressing | WorkloadPhase::Updating) => trouble(look, counts),
