@@ -8,6 +8,7 @@ use crate::{AppCreate, InstanceCreate, WorkloadCreate};
 /// Orders that are going to be given together. Nothing is changed by asking.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schema(as = OrderCheck)]
 pub struct Check {
     /// Images that will be there by then.
     pub images: Vec<Name>,
