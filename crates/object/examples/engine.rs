@@ -1,7 +1,7 @@
 //! Measures the engine alone, beside plain files.
 //!
 //! ```text
-//! engine puts FOLDER SECONDS TASKS...    puts of 4 KiB by so many tasks
+//! engine puts FOLDER SECONDS TASKS...    puts of 4 KiB by so many tasks, then gets
 //! engine blobs FOLDER COUNT TASKS        blobs of 64 MiB in and out, beside a plain file
 //! engine scan FOLDER KEYS                a listing of so many keys, and memory
 //! engine churn FOLDER SECONDS            overwrites of 4 KiB: what the journal keeps
@@ -113,16 +113,40 @@ async fn puts(folder: &Path, seconds: usize, tasks: usize) {
         times[times.len() * 99 / 100],
         times[times.len() - 1],
         memory(),
-        engine.stats()
+        engine.stats().unwrap()
     );
+    gets(&engine, seconds, tasks, times.len() as u64).await;
     engine.close().await;
+}
+
+async fn gets(engine: &Engine, seconds: usize, tasks: usize, blobs: u64) {
+    let until = Instant::now() + Duration::from_secs(seconds as u64);
+    let readers = (0..tasks as u64).map(|task| {
+        let engine = engine.clone();
+        tokio::spawn(async move {
+            let mut count = 0_u64;
+            while Instant::now() < until {
+                let id = BlobId(1 + (task + count).wrapping_mul(0x9e37_79b9_7f4a_7c15) % blobs);
+                let parts: Vec<Bytes> =
+                    engine.fetch(id, 0..4096, None).await.unwrap().try_collect().await.unwrap();
+                assert_eq!(parts.iter().map(Bytes::len).sum::<usize>(), 4096);
+                count += 1;
+            }
+            count
+        })
+    });
+    let mut count = 0;
+    for reader in readers.collect::<Vec<_>>() {
+        count += reader.await.unwrap();
+    }
+    println!("gets of 4 KiB by {tasks}: {}/s", count / seconds as u64);
 }
 
 async fn churn(folder: &Path, seconds: usize) {
     let engine = open(folder);
     for _ in 0..seconds.div_ceil(5) {
         let times = load(&engine, 5, 16, 1000).await;
-        println!("{} overwrites/s; {}; {:?}", times.len() / 5, memory(), engine.stats());
+        println!("{} overwrites/s; {}; {:?}", times.len() / 5, memory(), engine.stats().unwrap());
     }
 }
 

@@ -15,7 +15,7 @@ pub const METADATA_MAX: usize = 2 * 1024;
 pub const CONTENT_TYPE: &str = "binary/octet-stream";
 
 /// Headers that are kept and given back as they came.
-const SYSTEM: [&str; 8] = [
+const SYSTEM: [&str; 7] = [
     "cache-control",
     "content-disposition",
     "content-encoding",
@@ -23,11 +23,7 @@ const SYSTEM: [&str; 8] = [
     "content-type",
     "expires",
     "x-amz-website-redirect-location",
-    LATIN,
 ];
-
-/// Says that the metadata came in Latin-1. Clients neither send nor see it.
-pub const LATIN: &str = "x-banyan-metadata-latin";
 
 const STORAGE_CLASSES: [&str; 8] = [
     StorageClass::STANDARD,

@@ -167,9 +167,9 @@ pub fn abort_all(tx: &mut Tx<'_>, bucket: &Bucket) -> Result<()> {
     open.iter().try_for_each(|upload| abort(tx, bucket, upload))
 }
 
-/// Takes the named parts out of all.
+/// Takes the named parts out of all. Of a part that is named twice in a row the last word counts.
 fn choose(all: &mut BTreeMap<u16, Part>, named: &[Named]) -> Result<Vec<Part>> {
-    if !named.is_sorted_by(|before, after| before.number < after.number) {
+    if !named.is_sorted_by_key(|part| part.number) {
         return Err(Fault::new(
             S3ErrorCode::InvalidPartOrder,
             "The list of parts was not in ascending order. The parts list must be specified in order by part number.",
@@ -177,6 +177,10 @@ fn choose(all: &mut BTreeMap<u16, Part>, named: &[Named]) -> Result<Vec<Part>> {
     }
     let mut used: Vec<Part> = Vec::with_capacity(named.len());
     for (index, named_part) in named.iter().enumerate() {
+        let next = named.get(index + 1);
+        if next.is_some_and(|next| next.number == named_part.number) {
+            continue;
+        }
         let number = u16::try_from(named_part.number).unwrap_or_default();
         let part = all.remove(&number).filter(|part| fits(part, named_part)).ok_or_else(|| {
             Fault::new(
@@ -184,7 +188,7 @@ fn choose(all: &mut BTreeMap<u16, Part>, named: &[Named]) -> Result<Vec<Part>> {
                 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.",
             )
         })?;
-        if part.size < PART_MIN && index + 1 < named.len() {
+        if part.size < PART_MIN && next.is_some() {
             return Err(Fault::new(
                 S3ErrorCode::EntityTooSmall,
                 "Your proposed upload is smaller than the minimum allowed object size.",

@@ -14,7 +14,7 @@ use super::session;
 use crate::fault::{Fault, Result};
 use crate::identity::{Identity, Principal};
 
-const TOKEN: &str = "x-amz-security-token";
+pub const TOKEN: &str = "x-amz-security-token";
 
 /// Finds the secret that a request must be signed with.
 pub struct Auth {

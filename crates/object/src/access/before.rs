@@ -8,6 +8,7 @@ use http::{HeaderMap, Uri, header};
 use jiff::Timestamp;
 use s3s::S3ErrorCode;
 
+use super::auth::TOKEN;
 use super::request::pairs;
 use crate::fault::{Fault, Result};
 
@@ -46,19 +47,28 @@ pub fn before(uri: &Uri, headers: &HeaderMap, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Version 2 signs the name of a bucket with a slash behind it, also where the path has none. Such a
-/// path with its slash, if the request is of that kind.
-pub fn slashed(uri: &Uri, headers: &HeaderMap) -> Option<Uri> {
-    let name = uri.path().strip_prefix('/')?;
+/// Brings a request with a version 2 signature into the form that s3s checks. Such a signature is of
+/// the bucket's name with a slash behind it, also where the path has none, and of the token of a
+/// presigned address as if it were a header.
+pub fn settle(uri: &mut Uri, headers: &mut HeaderMap, bucket_in_path: bool) {
     let header = headers.get(header::AUTHORIZATION);
     let by_header = header.is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
     let query = uri.query().unwrap_or_default();
-    let by_query = || pairs(query).any(|(name, _)| name == "Signature");
-    if name.is_empty() || name.contains('/') || !(by_header || by_query()) {
-        return None;
+    let by_query = header.is_none() && pairs(query).any(|(name, _)| name == "Signature");
+    if !by_header && !by_query {
+        return;
     }
-    let mark = if uri.query().is_some() { "?" } else { "" };
-    format!("/{name}/{mark}{query}").parse().ok()
+    let token = pairs(query).find(|(name, _)| name == TOKEN).map(|(_, token)| token);
+    if let Some(Ok(token)) = token.filter(|_| by_query).map(|token| token.parse()) {
+        headers.entry(TOKEN).or_insert(token);
+    }
+    let name = uri.path().trim_start_matches('/');
+    if bucket_in_path && !name.is_empty() && !name.contains('/') {
+        let mark = if uri.query().is_some() { "?" } else { "" };
+        if let Ok(slashed) = format!("/{name}/{mark}{query}").parse() {
+            *uri = slashed;
+        }
+    }
 }
 
 /// Version 2 signs a date, which must be near.
@@ -145,18 +155,24 @@ mod tests {
     }
 
     #[test]
-    fn version_2_wants_a_slash_behind_a_bucket() {
+    fn version_2_is_settled() {
         let v2: HeaderMap = [(header::AUTHORIZATION, "AWS K:S".parse().unwrap())].into_iter().collect();
-        let shown = |uri: &str, headers: &HeaderMap| {
-            slashed(&uri.parse().unwrap(), headers).map(|uri| uri.to_string())
+        let settled = |uri: &str, headers: &HeaderMap| {
+            let (mut uri, mut headers) = (uri.parse::<Uri>().unwrap(), headers.clone());
+            settle(&mut uri, &mut headers, true);
+            let token = headers.get(TOKEN).map(|token| token.to_str().unwrap().to_owned());
+            (uri.to_string(), token)
         };
-        assert_eq!(shown("/b", &v2).as_deref(), Some("/b/"));
-        assert_eq!(shown("/b?acl&x=%2F", &v2).as_deref(), Some("/b/?acl&x=%2F"));
-        assert_eq!(shown("/b?Signature=x", &HeaderMap::new()).as_deref(), Some("/b/?Signature=x"));
+        assert_eq!(settled("/b", &v2).0, "/b/");
+        assert_eq!(settled("/b?acl&x=%2F", &v2).0, "/b/?acl&x=%2F");
+        assert_eq!(settled("/b?Signature=x", &HeaderMap::new()).0, "/b/?Signature=x");
         for uri in ["/", "/b/", "/b/k", "/b//"] {
-            assert_eq!(shown(uri, &v2), None, "{uri}");
+            assert_eq!(settled(uri, &v2).0, uri);
         }
-        assert_eq!(shown("/b", &HeaderMap::new()), None);
+        assert_eq!(settled("/b", &HeaderMap::new()).0, "/b", "another signature is not touched");
+        let presigned = "/b/k?Signature=x&x-amz-security-token=a%2Bb";
+        assert_eq!(settled(presigned, &HeaderMap::new()), (presigned.to_owned(), Some("a+b".into())));
+        assert_eq!(settled(presigned, &v2).1, None);
     }
 
     #[test]

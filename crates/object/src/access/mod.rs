@@ -28,7 +28,7 @@ mod sts;
 
 pub use action::{Action, Target};
 pub use auth::{Auth, secret};
-pub use before::{before, slashed};
+pub use before::{before, settle};
 pub use context::Context;
 pub use decide::{ENFORCED, PREFERRED, WRITER, is_enforced};
 pub use gate::{Gate, Peer};

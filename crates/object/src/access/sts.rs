@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use s3s::route::S3Route;
-use s3s::{Body, S3Error, S3Request, S3Response, S3Result};
+use s3s::{Body, HttpResponse, S3Error, S3Request, S3Response, S3Result};
 
 use super::auth::{Identified, identify, token_of};
 use super::policy::{For, Policy, arn};
@@ -31,6 +31,34 @@ pub struct Sts {
 impl Sts {
     pub fn new(service: Service) -> Self {
         Self { service }
+    }
+
+    /// Whether a request is for the token service.
+    pub fn asked(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
+        let form = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let form = form.is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
+        method == Method::POST && uri.path() == "/" && form
+    }
+
+    /// Signatures are refused before the service is asked, in the form of S3: its clients read another.
+    pub async fn in_its_form(response: HttpResponse) -> HttpResponse {
+        let (mut head, mut body) = response.into_parts();
+        let Ok(bytes) = body.store_all_limited(FORM_MAX).await else {
+            return HttpResponse::from_parts(head, Body::empty());
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let within = |name: &str| {
+            let (_, rest) = text.split_once(&format!("<{name}>"))?;
+            rest.split_once(&format!("</{name}>")).map(|(inner, _)| inner)
+        };
+        if head.status.is_success() || text.contains("<ErrorResponse") {
+            return HttpResponse::from_parts(head, Body::from(bytes));
+        }
+        head.headers.remove(http::header::CONTENT_LENGTH);
+        // What is taken over is escaped already.
+        let code = within("Code").unwrap_or("InternalFailure");
+        let text = failure(code, within("Message").unwrap_or("The request was refused"));
+        HttpResponse::from_parts(head, Body::from(text))
     }
 
     async fn answer(&self, mut req: S3Request<Body>) -> Result<String, Refusal> {
@@ -131,9 +159,7 @@ impl Sts {
 #[async_trait]
 impl S3Route for Sts {
     fn is_match(&self, method: &Method, uri: &Uri, headers: &HeaderMap, _: &mut Extensions) -> bool {
-        let form = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let form = form.is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
-        method == Method::POST && uri.path() == "/" && form
+        Self::asked(method, uri, headers)
     }
 
     /// The answer says in its own form who may not ask.
@@ -211,13 +237,15 @@ impl Refusal {
     }
 
     fn text(&self) -> String {
-        format!(
-            "<ErrorResponse xmlns=\"{NAMESPACE}\"><Error><Type>Sender</Type><Code>{}</Code><Message>{}</Message></Error><RequestId>{}</RequestId></ErrorResponse>",
-            escape(&self.code),
-            escape(&self.message),
-            request_id(),
-        )
+        failure(&escape(&self.code), &escape(&self.message))
     }
+}
+
+fn failure(code: &str, message: &str) -> String {
+    format!(
+        "<ErrorResponse xmlns=\"{NAMESPACE}\"><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error><RequestId>{}</RequestId></ErrorResponse>",
+        request_id(),
+    )
 }
 
 impl From<S3Error> for Refusal {

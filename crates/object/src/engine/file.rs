@@ -30,16 +30,15 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub fn new(folder: PathBuf, next: u64, signal: Arc<Signal>) -> io::Result<Self> {
-        fs::create_dir_all(&folder)?;
-        Ok(Self {
+    pub fn new(folder: PathBuf, next: u64, signal: Arc<Signal>) -> Self {
+        Self {
             folder,
             next: AtomicU64::new(next),
             open: Mutex::default(),
             trash: Mutex::default(),
             writers: AtomicUsize::new(0),
             signal,
-        })
+        }
     }
 
     /// A new number.

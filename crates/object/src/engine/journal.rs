@@ -319,3 +319,94 @@ impl Journal {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::replay::{End, replay};
+    use super::*;
+
+    const SALT: u64 = 77;
+
+    fn journal(folder: &Path) -> Journal {
+        let segments = Arc::new(Segments::new(folder.to_owned()));
+        Journal::new(folder, segments, SALT, 1 << 20, (0, 0), 5)
+    }
+
+    fn append(journal: &mut Journal, key: &[u8]) -> Result<(), AppendError> {
+        journal.begin().unwrap();
+        let mut changes = Vec::new();
+        change_encode(&mut changes, key, Some(b"value"));
+        journal.append(&changes, 1)
+    }
+
+    fn device(path: &str) -> Option<Arc<File>> {
+        Some(Arc::new(File::options().write(true).open(path).unwrap()))
+    }
+
+    fn keys(journal: &Journal) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        let from = End { segment: 0, offset: 0, group: 5 };
+        let end = replay(&journal.segments, SALT, from, |_, group| {
+            keys.extend(group.changes().iter().map(|change| change.0.to_vec()));
+            Ok(())
+        });
+        let end = end.unwrap();
+        assert_eq!((end.segment, end.offset, end.group), (journal.segment, journal.offset, journal.group));
+        keys
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_cut_back_is_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = journal(folder.path());
+        append(&mut journal, b"one").unwrap_or_else(|_| panic!("there is room"));
+        let first = journal.file.take().unwrap();
+        // Takes no byte and cannot be shortened.
+        journal.file = device("/dev/full");
+        let Err(AppendError::Undone(error)) = append(&mut journal, b"two") else { panic!("no room") };
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        first.write_all_at(b"what the failed append left behind", journal.offset).unwrap();
+        append(&mut journal, b"three").unwrap_or_else(|_| panic!("there is room again"));
+        assert_eq!(journal.segment, 2);
+        assert_eq!(keys(&journal), [b"one".to_vec(), b"three".to_vec()]);
+        assert_eq!(
+            journal.segments.ends().get(&1),
+            Some(&first.metadata().unwrap().len().saturating_sub(34))
+        );
+    }
+
+    #[test]
+    fn a_failed_sync_is_not_believed_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = journal(folder.path());
+        append(&mut journal, b"one").unwrap_or_else(|_| panic!("there is room"));
+        let end = journal.offset;
+        // Takes every byte and cannot be synced.
+        journal.file = device("/dev/null");
+        assert!(matches!(append(&mut journal, b"two"), Err(AppendError::Unknown(_))));
+        assert_eq!((journal.offset, journal.group), (end, 6));
+    }
+
+    #[test]
+    fn content_that_looks_like_a_group_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = journal(folder.path());
+        append(&mut journal, b"one").unwrap_or_else(|_| panic!("there is room"));
+        // A whole group of another store, as content of one that is torn.
+        let mut foreign = vec![0; GROUP_HEADER];
+        change_encode(&mut foreign, b"evil", Some(b"value"));
+        let changes = foreign.len() - GROUP_HEADER;
+        seal_group(&mut foreign, SALT + 1, 6, 1, changes);
+        let file = journal.file.clone().unwrap();
+        file.write_all_at(&[&GROUP_MAGIC[..], &[0; 60], &foreign].concat(), journal.offset).unwrap();
+        assert_eq!(keys(&journal), [b"one".to_vec()]);
+        // The same with our salt is acknowledged data behind damage.
+        seal_group(&mut foreign, SALT, 6, 1, changes);
+        file.write_all_at(&[&GROUP_MAGIC[..], &[0; 60], &foreign].concat(), journal.offset).unwrap();
+        let from = End { segment: 0, offset: 0, group: 5 };
+        let damaged = replay(&journal.segments, SALT, from, |_, _| Ok(()));
+        assert!(matches!(damaged, Err(EngineError::Journal { segment: 1, .. })));
+    }
+}

@@ -3,7 +3,7 @@
 //! *One writer.* Every change is a closure that runs on the writer's thread,
 //! in order. Closures that wait together form a group: their changes and the
 //! bytes of their small blobs are appended to the journal, one `fdatasync`
-//! makes the group durable, the index takes it, and all are answered. A closure
+//! makes the group durable, and all are answered. A closure
 //! that returns an error leaves nothing behind.
 //!
 //! *The journal is also the pack.* Blobs up to [`PACKED_MAX`] live where the
@@ -18,8 +18,25 @@
 //! applied. A torn tail fails its checksum and ends the journal; a damaged group
 //! that sound ones follow is an error.
 //!
+//! *Removal.* The last release of a blob stamps it dead. The keeper removes its
+//! bytes after a grace, unless a [`Pin`] is older than that; the file goes before
+//! the record, so that a crash leaves nothing that nobody finds. Files that were
+//! being written when the process ended are removed when the engine opens.
+//!
+//! *A full disk* refuses blobs while there is still a reserve for deletes and the
+//! index. A write that fails is cut off and answered with an error; a sync that
+//! fails stops the engine, because nobody knows what is on the disk.
+//!
 //! *Bytes* are kept in chunks of 64 KiB, each with a CRC32C that is checked on
-//! every read; sealed blobs hold AES-256-GCM chunks under a key of their own.
+//! every read; sealed blobs hold AES-256-GCM chunks under a key of their own. The
+//! scrubber reads all of them, slowly, and records those that do not match.
+//!
+//! ```text
+//!   data/lock            one engine at a time
+//!   data/index           redb: the records as of the last checkpoint
+//!   data/journal/N       segments: groups of changes and packed blobs
+//!   data/blobs/N/ID      large blobs: chunks, then their checksums
+//! ```
 
 mod api;
 mod blob;

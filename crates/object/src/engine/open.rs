@@ -34,14 +34,17 @@ pub(super) struct Parts {
 
 pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
     let journal_folder = config.data.join("journal");
+    let blobs_folder = config.data.join("blobs");
     fs::create_dir_all(&journal_folder)?;
+    fs::create_dir_all(&blobs_folder)?;
     let lock = lock(&config.data)?;
+    File::open(&config.data)?.sync_all()?;
     let (mut index, mark) = Index::open(&config.data)?;
     let segments = Arc::new(Segments::new(journal_folder.clone()));
     let mark = apply_journal(&mut index, &segments, mark)?;
 
     let signal = Arc::new(Signal::default());
-    let files = Files::new(config.data.join("blobs"), mark.next, signal.clone())?;
+    let files = Files::new(blobs_folder, mark.next, signal.clone());
     let base = index.base()?;
     let named = |id| Ok(base.get(&blob_key(id))?.is_some());
     files.orphans(mark.open, named)?;

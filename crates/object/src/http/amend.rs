@@ -5,8 +5,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body_util::{BodyExt, Limited};
 use s3s::{Body, HttpError, HttpResponse};
 
-use crate::headers::LATIN;
-
 /// The most bytes of an answer that is changed.
 const CHANGED_MAX: usize = 1 << 20;
 
@@ -15,9 +13,8 @@ const CHANGED_MAX: usize = 1 << 20;
 pub struct PlainETag;
 
 /// User metadata that is not UTF-8 is Latin-1; the library, and the signatures of clients, know
-/// UTF-8 alone. That it came so is kept, for it goes out as it came.
+/// UTF-8 alone.
 pub fn read_latin(headers: &mut HeaderMap) {
-    headers.remove(LATIN);
     let names: Vec<HeaderName> = headers
         .iter()
         .filter(|(name, value)| {
@@ -30,7 +27,6 @@ pub fn read_latin(headers: &mut HeaderMap) {
         let text: String = value.as_bytes().iter().map(|byte| char::from(*byte)).collect();
         if let Ok(read) = HeaderValue::from_bytes(text.as_bytes()) {
             *value = read;
-            headers.insert(LATIN, HeaderValue::from_static("1"));
         }
     }
 }
@@ -73,10 +69,6 @@ mod tests {
         read_latin(&mut headers);
         assert_eq!(headers["x-amz-meta-a"].as_bytes(), "café".as_bytes());
         assert_eq!(headers["x-amz-meta-b"].as_bytes(), "café".as_bytes());
-        assert!(headers.contains_key(LATIN));
-        headers.remove("x-amz-meta-a");
-        read_latin(&mut headers);
-        assert!(!headers.contains_key(LATIN));
     }
 
     #[test]

@@ -186,18 +186,20 @@ impl Edge {
         Ok(response)
     }
 
-    async fn serve(&self, mut req: Request<Body>) -> Result<HttpResponse, HttpError> {
+    async fn serve(&self, req: Request<Body>) -> Result<HttpResponse, HttpError> {
         if let Err(fault) = access::before(req.uri(), req.headers(), jiff::Timestamp::now()) {
             return S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)));
         }
         let by_path = self.host_bucket(&req).is_none();
-        if let Some(uri) = access::slashed(req.uri(), req.headers()).filter(|_| by_path) {
-            *req.uri_mut() = uri;
+        let (mut head, body) = req.into_parts();
+        access::settle(&mut head.uri, &mut head.headers, by_path);
+        let req = Request::from_parts(head, body);
+        if let Some(bucket) = self.form_bucket(&req) {
+            return Ok(form::post(&self.service, &self.gate, &bucket, req).await);
         }
-        match self.form_bucket(&req) {
-            Some(bucket) => Ok(form::post(&self.service, &self.gate, &bucket, req).await),
-            None => amend::plain_etag(self.s3.call(req).await?).await,
-        }
+        let of_tokens = Sts::asked(req.method(), req.uri(), req.headers());
+        let response = self.s3.call(req).await?;
+        if of_tokens { Ok(Sts::in_its_form(response).await) } else { amend::plain_etag(response).await }
     }
 
     /// The bucket that a form is posted to. The library would hold its file in memory.

@@ -329,6 +329,12 @@ pub async fn complete_multipart_upload(
     let location = location(&req);
     let input = req.input;
     let condition = Writing { if_match: input.if_match, if_none_match: input.if_none_match };
+    let customer = CustomerKey::of(
+        input.sse_customer_algorithm.as_deref(),
+        input.sse_customer_key.as_deref(),
+        input.sse_customer_key_md5.as_deref(),
+    )?;
+    let root = service.identity.root_key();
     let owner = service.engine.read().map_err(Fault::from)?.bucket(&input.bucket)?.owner;
     let quota = service.identity.quota(&owner.id).await;
     let (name, key, id) = (input.bucket.clone(), input.key.clone(), input.upload_id);
@@ -338,6 +344,7 @@ pub async fn complete_multipart_upload(
         let version = match upload::find(tx, bucket.id, &key, &id) {
             Ok(upload) => {
                 condition.check(newest.map(|newest| newest.head).as_ref())?;
+                prove(&root, &upload, customer.as_ref())?;
                 upload::complete(tx, &bucket, upload, &whole, quota)?
             }
             // A repeated completion gets the same answer.
@@ -349,7 +356,7 @@ pub async fn complete_multipart_upload(
     let (version, version_id) = change.await?;
     let sealed = seal::shown(version.seal.as_ref());
     let sums = checksum::shown(version.checksum.as_ref());
-    Ok(S3Response::new(CompleteMultipartUploadOutput {
+    let mut response = S3Response::new(CompleteMultipartUploadOutput {
         bucket: Some(input.bucket),
         checksum_crc32: sums.checksum_crc32,
         checksum_crc32c: sums.checksum_crc32c,
@@ -364,7 +371,27 @@ pub async fn complete_multipart_upload(
         server_side_encryption: sealed.algorithm,
         version_id,
         ..CompleteMultipartUploadOutput::default()
-    }))
+    });
+    // The library has no place for these.
+    let more = [
+        ("x-amz-server-side-encryption-customer-algorithm", sealed.customer_algorithm),
+        ("x-amz-server-side-encryption-customer-key-md5", sealed.customer_md5),
+    ];
+    for (name, value) in more {
+        if let Some(value) = value.and_then(|value| http::HeaderValue::try_from(value).ok()) {
+            response.headers.insert(name, value);
+        }
+    }
+    Ok(response)
+}
+
+/// A customer's key is asked for once more where checksums were asked for, and must fit where it is given.
+fn prove(root: &[u8; 32], upload: &record::Upload, customer: Option<&CustomerKey>) -> Result<()> {
+    let sealed = matches!(upload.seal, Some(record::Seal::Customer { .. }));
+    if sealed && (customer.is_some() || upload.checksum.is_some()) {
+        seal::open(root, upload.seal.as_ref(), customer)?;
+    }
+    Ok(())
 }
 
 /// What a client says of the whole.

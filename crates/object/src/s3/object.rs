@@ -354,13 +354,12 @@ fn ascii_metadata(version: &Version) -> Option<Metadata> {
     Some(plain.collect::<Metadata>()).filter(|metadata| !metadata.is_empty())
 }
 
-/// Metadata beyond ASCII goes out in the bytes it came in.
+/// Metadata beyond ASCII goes out in Latin-1 where it can, as headers are read, else in UTF-8.
 fn raw_metadata(version: &Version) -> HeaderMap {
-    let latin = headers::system_of(&version.headers, headers::LATIN).is_some();
     let mut map = HeaderMap::new();
     for (name, value) in version.metadata.iter().filter(|(_, value)| !value.is_ascii()) {
-        let narrow: Option<Vec<u8>> = value.chars().map(|char| u8::try_from(char).ok()).collect();
-        let bytes = narrow.filter(|_| latin).unwrap_or_else(|| value.clone().into_bytes());
+        let latin: Option<Vec<u8>> = value.chars().map(|char| u8::try_from(char).ok()).collect();
+        let bytes = latin.unwrap_or_else(|| value.clone().into_bytes());
         let name = http::HeaderName::try_from(format!("x-amz-meta-{name}"));
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(&bytes)) {
             map.insert(name, value);
@@ -401,6 +400,10 @@ pub async fn head_object(service: &Service, req: Req<HeadObjectInput>) -> Answer
     };
     let found = asked.find(service)?;
     let shown = found.output(asked.checksums);
+    let mut more = raw_metadata(&found.version);
+    if let Some(tags) = shown.tag_count {
+        more.insert("x-amz-tagging-count", HeaderValue::from(tags));
+    }
     let mut response = S3Response::new(HeadObjectOutput {
         accept_ranges: shown.accept_ranges,
         cache_control: req.input.response_cache_control.or(shown.cache_control),
@@ -434,6 +437,6 @@ pub async fn head_object(service: &Service, req: Req<HeadObjectInput>) -> Answer
         website_redirect_location: shown.website_redirect_location,
         ..HeadObjectOutput::default()
     });
-    response.headers = raw_metadata(&found.version);
+    response.headers = more;
     Ok(response)
 }

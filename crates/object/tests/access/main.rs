@@ -273,7 +273,12 @@ async fn nobody_gets_more_than_they_have() {
         (Some(&member), "Version=2011-06-15".to_owned(), "MissingAction"),
     ];
     for (by, form, expected) in rows {
-        assert_eq!(bed.sts(by, &form).await.code(), expected, "{form}");
+        let answer = bed.sts(by, &form).await;
+        assert_eq!(answer.code(), expected, "{form}");
+        assert!(answer.body.starts_with("<ErrorResponse"), "{}", answer.body);
     }
+    let stranger = bed.sts(Some(&user("nobody")), "Action=GetCallerIdentity").await;
+    assert_eq!(stranger.code(), "InvalidAccessKeyId");
+    assert!(stranger.body.starts_with("<ErrorResponse"), "{}", stranger.body);
     bed.stop().await;
 }

@@ -103,7 +103,9 @@ fn parts_become_an_object() {
     let third = world.part(3, b'b', 7);
     world.part(9, b'c', 100);
     assert_eq!(world.usage(), (0, 0, PART_MIN + 107), "a part that is sent again counts once");
-    let version = world.complete(Whole { size: Some(PART_MIN + 7), ..whole(&[&first, &third]) }).unwrap();
+    let stale = Named { etag: third.etag.clone(), ..first.clone() };
+    let whole_of = Whole { size: Some(PART_MIN + 7), ..whole(&[&stale, &first, &third]) };
+    let version = world.complete(whole_of).unwrap();
     assert_eq!(world.usage(), (1, PART_MIN + 7, 0), "parts that are not named are gone");
     let mut md5 = Md5::new();
     for part in [&first, &third] {
@@ -135,7 +137,8 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let refused = |whole: Whole, code: &str| assert_eq!(world.complete(whole), Err(code.to_owned()));
     let named = |number, etag: &str| Named { number, etag: etag.into(), checksum: None };
     refused(whole(&[&second, &first]), "InvalidPartOrder");
-    refused(whole(&[&first, &first]), "InvalidPartOrder");
+    refused(whole(&[&first, &second, &first]), "InvalidPartOrder");
+    refused(whole(&[&first, &named(1, &second.etag)]), "InvalidPart");
     refused(whole(&[&first, &second, &third]), "EntityTooSmall");
     refused(whole(&[&named(4, &first.etag)]), "InvalidPart");
     refused(whole(&[&named(100_000, &first.etag)]), "InvalidPart");
