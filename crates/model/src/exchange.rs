@@ -226,7 +226,7 @@ pub struct ObservedInstance {
     pub events: Vec<InstanceEvent>,
     /// Why the zone chose the node, or found none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub explanation: Option<Explanation>,
+    pub explanation: Option<Arc<Explanation>>,
 }
 
 impl ObservedInstance {

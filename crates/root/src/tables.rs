@@ -159,7 +159,7 @@ pub struct StatusRecord {
     /// As folded up by the zone, its events emptied.
     pub observed: Option<ObservedInstance>,
     /// Why root chose the zone, or found none.
-    pub explanation: Option<Explanation>,
+    pub explanation: Option<Arc<Explanation>>,
     pub events_seen: u64,
     pub changed_at: Timestamp,
 }

@@ -99,6 +99,12 @@ impl Txn {
         self.ops.push(op);
     }
 
+    /// Both as one.
+    pub fn and(mut self, other: Txn) -> Self {
+        self.ops.extend(other.ops);
+        self
+    }
+
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }

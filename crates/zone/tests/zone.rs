@@ -584,7 +584,7 @@ fn a_set_that_could_not_be_kept_leaves_nothing_behind() {
     kept.apply(&core.desired(from_root(1, vec![stays.clone()])).unwrap());
     let step = core.step(NOON);
     kept.apply(&step.writes);
-    core.committed(&step.decisions);
+    core.committed(&step.decisions, NOON);
     let before = core.node_desired(&node, None).unwrap().upserts;
     assert_eq!(before.iter().map(|one| &one.id).collect::<Vec<_>>(), [&stays.id]);
 

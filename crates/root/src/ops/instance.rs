@@ -349,7 +349,7 @@ pub fn why(cloud: &Cloud, caller: &Caller, name: &str) -> Result<InstanceWhy> {
         name: entry.instance.name.clone(),
         phase: entry.phase(),
         message: view::instance_message(entry),
-        root: status.and_then(|status| status.explanation.clone()),
-        zone: status.and_then(|s| s.observed.as_ref()).and_then(|observed| observed.explanation.clone()),
+        root: status.and_then(|status| status.explanation.as_deref().cloned()),
+        zone: status.and_then(|s| s.observed.as_ref()).and_then(|observed| observed.explanation.as_deref().cloned()),
     })
 }

@@ -101,7 +101,7 @@ fn status(snapshot: &mut Snapshot, id: &str, body: Option<&Body>) -> Told {
     }
     entry_put(snapshot, &entry);
     // A status goes only together with its instance, which is told of by itself.
-    Ok(entry.status.is_some().then_some(NoticeBody::Instance(entry)))
+    Ok(entry.status.is_some().then_some(NoticeBody::Status(entry)))
 }
 
 fn entry_put(snapshot: &mut Snapshot, entry: &Entry) {

@@ -37,6 +37,13 @@ const POSTGRES_WRITER: &str = "SET idle_in_transaction_session_timeout = '10s'; 
 const POSTGRES_READER: &str = "SET default_transaction_read_only = on;";
 
 impl Dialect {
+    pub fn of(connection: &AnyConnection) -> Self {
+        match connection.backend_name() {
+            "PostgreSQL" => Dialect::Postgres,
+            _ => Dialect::Sqlite,
+        }
+    }
+
     pub fn begin_write(self) -> &'static str {
         match self {
             Dialect::Sqlite => "BEGIN IMMEDIATE",

@@ -33,7 +33,7 @@ impl Parent {
     }
 
     pub fn explanation(&self, id: &InstanceId) -> Option<&Explanation> {
-        self.wants.get(id)?.explanation.as_ref()
+        self.wants.get(id)?.explanation.as_deref()
     }
 
     /// Whether a wanted removal is done everywhere.

@@ -92,7 +92,7 @@ impl World {
         for _ in 0..6 {
             let step = self.core.step(NOW);
             self.disk.apply(&step.writes);
-            self.core.committed(&step.decisions);
+            self.core.committed(&step.decisions, NOW);
             for (id, node) in &mut self.nodes {
                 follow(&mut self.core, id, node);
             }
