@@ -140,7 +140,13 @@ pub async fn run(client: &Client, tree: &Tree, levels: &[usize], instances: u32)
 }
 
 /// Only the rate, several times over.
-pub async fn rates(client: &Client, tree: &Tree, nodes_wanted: usize, instances: u32, rounds: usize) -> Result<()> {
+pub async fn rates(
+    client: &Client,
+    tree: &Tree,
+    nodes_wanted: usize,
+    instances: u32,
+    rounds: usize,
+) -> Result<()> {
     join(client, tree, 0..nodes_wanted).await?;
     until("all stand-ins are seen", || async { Ok(nodes(client).await? >= nodes_wanted) }).await?;
     for _ in 0..rounds {

@@ -350,6 +350,8 @@ pub fn why(cloud: &Cloud, caller: &Caller, name: &str) -> Result<InstanceWhy> {
         phase: entry.phase(),
         message: view::instance_message(entry),
         root: status.and_then(|status| status.explanation.as_deref().cloned()),
-        zone: status.and_then(|s| s.observed.as_ref()).and_then(|observed| observed.explanation.as_deref().cloned()),
+        zone: status
+            .and_then(|s| s.observed.as_ref())
+            .and_then(|observed| observed.explanation.as_deref().cloned()),
     })
 }

@@ -30,7 +30,8 @@ impl TreeService {
         let mut rest = txns.into_iter().peekable();
         while rest.peek().is_some() {
             let (mut part, mut ops) = (Vec::new(), 0);
-            while let Some(next) = rest.next_if(|next| part.is_empty() || ops + next.ops().len() <= JOINED_OPS_MAX)
+            while let Some(next) =
+                rest.next_if(|next| part.is_empty() || ops + next.ops().len() <= JOINED_OPS_MAX)
             {
                 ops += next.ops().len();
                 part.push(next);
@@ -150,7 +151,13 @@ impl TreeService {
         if let Some(message) = snapshot.statuses.get(&record.id).and_then(|old| lost(old, &item.status)) {
             txn = self.with_line(txn, record, &Actor::root(), "instance.unplaced", message);
         }
-        Some(txn.put(kind::STATUS, &record.id, Some(record.tenant.as_str()), None, encode(item.status.as_ref())))
+        Some(txn.put(
+            kind::STATUS,
+            &record.id,
+            Some(record.tenant.as_str()),
+            None,
+            encode(item.status.as_ref()),
+        ))
     }
 
     fn with_event(&self, txn: Txn, record: &InstanceRecord, who: &Actor, event: &InstanceEvent) -> Txn {
@@ -183,5 +190,36 @@ fn line_of<'a>(record: &'a InstanceRecord, what: &'a str, message: String) -> Li
         id: record.id.as_str(),
         name: record.name.as_str(),
         message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::ImageStore;
+    use crate::state::State;
+    use crate::tree::TreeConfig;
+    use serde_json::json;
+    use store::Store;
+
+    fn put(id: impl ToString) -> Txn {
+        Txn::new().put(kind::PROBE, id, None, None, json!({}))
+    }
+
+    #[tokio::test]
+    async fn what_met_another_change_does_not_keep_the_others_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (store, clock) = (Store::memory(), Arc::new(work::SystemClock));
+        let state = State::open(store.clone()).await.expect("opens");
+        let images = ImageStore::open(folder.path()).expect("opens");
+        let tree = TreeService::open(state, images, clock, TreeConfig::default()).await.expect("opens");
+        let raced = Txn::new().check(kind::PROBE, "a", Some(7)).and(put("b"));
+        assert_eq!(tree.commit_each(vec![put("c"), raced, put("d")]).await, [true, false, true]);
+        let ids = |records: Vec<store::Record>| records.into_iter().map(|one| one.id).collect::<Vec<_>>();
+        assert_eq!(ids(store.list(kind::PROBE).await.expect("lists")), ["c", "d"]);
+        // More than one transaction may hold.
+        let many = TXN_OPS_MAX + 5;
+        assert_eq!(tree.commit_each((0..many).map(put).collect()).await, vec![true; many]);
+        assert_eq!(store.list(kind::PROBE).await.expect("lists").len(), many + 2);
     }
 }

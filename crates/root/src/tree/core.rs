@@ -158,7 +158,12 @@ impl Core {
 
     /// Lets leases lapse, then places what waits: each decision with the status to commit for it. Leases run by
     /// `now`; `wall` is what people read.
-    pub fn decide(&mut self, now: Timestamp, wall: Timestamp, most: usize) -> Vec<(Decision, Arc<StatusRecord>)> {
+    pub fn decide(
+        &mut self,
+        now: Timestamp,
+        wall: Timestamp,
+        most: usize,
+    ) -> Vec<(Decision, Arc<StatusRecord>)> {
         let fold = self.parent.expire(now);
         self.dirty.extend(fold.changed);
         let decisions = self.parent.decide(now, most);

@@ -203,8 +203,12 @@ pub async fn names_move_within_a_batch(place: &Place) {
 pub async fn transactions_are_whole(place: &Place) {
     let store = place.open().await;
     store.commit(Txn::new().insert("k", "fixed", None, None, json!(0))).await.unwrap();
-    let entry =
-        |subject: &str| JournalEntry { at_us: 1, tenant: None, subject: subject.into(), body: json!({}).into() };
+    let entry = |subject: &str| JournalEntry {
+        at_us: 1,
+        tenant: None,
+        subject: subject.into(),
+        body: json!({}).into(),
+    };
     let tries = (0..40).map(|number| {
         let good = number % 2 == 0;
         let txn = Txn::new()

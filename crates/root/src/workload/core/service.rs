@@ -52,12 +52,18 @@ fn shrink(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>, most_new: u32) 
     let (old, new) = (counts.old.len() as u32, counts.new.len() as u32);
     let excess = new.saturating_sub(most_new);
     let mut available = counts.old_available + counts.new_available;
-    for seen in leaving(look, counts.new).into_iter().take(excess as usize) {
-        available -= u32::from(look.available(seen));
-        plan.deletes.push(seen.id.clone());
+    // Mostly nothing leaves, and then nobody need be put in order.
+    if excess > 0 {
+        for seen in leaving(look, counts.new).into_iter().take(excess as usize) {
+            available -= u32::from(look.available(seen));
+            plan.deletes.push(seen.id.clone());
+        }
     }
     let least = counts.wanted - missing;
     let removable = old.saturating_sub(counts.wanted - most_new);
+    if removable == 0 {
+        return;
+    }
     let new_missing = (new - excess + plan.created()).saturating_sub(counts.new_available);
     // What is not available may go as long as what is left can still reach the least.
     let all = old + new - excess + plan.created();
