@@ -25,7 +25,7 @@ use crate::stuck::UnderWay;
 pub const DECISIONS_MAX: usize = 512;
 
 /// That an instance has a node is told to root after so long, unless the node says more of it before.
-const PLACED_TOLD_AFTER_MS: i64 = 300;
+const PLACED_TOLD_AFTER_MS: i64 = 1_000;
 
 const PLACE: &str = "place/";
 /// Instances that are stopped or ended, with what was last seen of them.

@@ -26,7 +26,7 @@ const TICK_MAX: Duration = Duration::from_secs(5);
 /// Reports of nodes come in crowds: one look serves all that came in this time.
 const STEP_PAUSE: Duration = Duration::from_millis(2);
 /// What telling one node costs, and so the pause after it; a few at once need none.
-const TELL_PAUSE: Duration = Duration::from_micros(500);
+const TELL_PAUSE: Duration = Duration::from_micros(600);
 const TELL_PAUSE_MIN: Duration = Duration::from_millis(10);
 const TELL_PAUSE_MAX: Duration = Duration::from_millis(500);
 const LEDGER_FILE: &str = "ledger.redb";

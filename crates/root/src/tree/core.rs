@@ -185,11 +185,12 @@ impl Core {
             status.zone = place.child.as_str().parse().ok();
             status.generation = place.generation;
             status.phase = Phase::Placed;
-            // As it is seen once it is confirmed, so that this need not be written again.
-            let seen = ObservedInstance::new(decision.id.clone(), place.generation, Phase::Placed);
-            status.observed = Some(seen);
+            status.observed = None;
             status.events_seen = 0;
         }
+        // As it is seen once it is confirmed, so that this need not be written again.
+        let (id, generation, phase) = (&decision.id, status.generation, status.phase);
+        status.observed.get_or_insert_with(|| ObservedInstance::new(id.clone(), generation, phase));
         (decision, Arc::new(status))
     }
 

@@ -43,7 +43,7 @@ use crate::replica::Replica;
 use crate::state::{NoticeBody, State};
 
 /// Instances decided about, and folded, in one batch.
-const BATCH_MAX: usize = 512;
+const BATCH_MAX: usize = 256;
 /// Notices taken at once before the state is looked at again.
 const NOTICES_MAX: usize = 1024;
 /// Leases are looked at this often when nothing else happens.
