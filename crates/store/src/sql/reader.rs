@@ -112,18 +112,10 @@ impl Reader {
     }
 
     fn record(&self, row: &AnyRow) -> Result<Record, StoreError> {
-        let read = || -> Result<(String, String, Option<String>, Option<String>, i64, String), Error> {
-            Ok((
-                row.try_get(0)?,
-                row.try_get(1)?,
-                tenant(row, 2)?,
-                row.try_get(3)?,
-                row.try_get(4)?,
-                row.try_get(5)?,
-            ))
-        };
-        let (kind, id, tenant, name, version, text) =
-            read().map_err(|error| self.dialect.store_error(error))?;
+        let failed = |error| self.dialect.store_error(error);
+        let (kind, id): (String, String) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+        let (tenant, name) = (tenant(row, 2).map_err(failed)?, row.try_get(3).map_err(failed)?);
+        let (version, text) = (row.try_get(4).map_err(failed)?, row.try_get(5).map_err(failed)?);
         let body = body(text, &kind, &id)?;
         Ok(Record { kind, id, tenant, name, version, body })
     }
@@ -149,10 +141,11 @@ impl Reader {
     }
 
     fn journal_row(&self, row: &AnyRow) -> Result<JournalRow, StoreError> {
-        let read = || -> Result<(i64, i64, Option<String>, String, String), Error> {
-            Ok((row.try_get(0)?, row.try_get(1)?, tenant(row, 2)?, row.try_get(3)?, row.try_get(4)?))
-        };
-        let (seq, at_us, tenant, subject, text) = read().map_err(|error| self.dialect.store_error(error))?;
+        let failed = |error| self.dialect.store_error(error);
+        let (seq, at_us) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+        let tenant = tenant(row, 2).map_err(failed)?;
+        let (subject, text): (String, String) =
+            (row.try_get(3).map_err(failed)?, row.try_get(4).map_err(failed)?);
         let body = body(text, "journal row", &subject)?;
         Ok(JournalRow { seq, at_us, tenant, subject, body })
     }
