@@ -4,9 +4,9 @@
 use api::{
     AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Check, CheckReport, Enrolment, EnrolmentCreate,
     Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, Page,
-    PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport, Tenant, TenantCreate, Token, TokenCreate,
+    PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport, Server, Tenant, TenantCreate, Token, TokenCreate,
     TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate,
-    WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, Zone, ZoneHosts,
+    WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, WorkloadWhy, Zone, ZoneHosts,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -292,6 +292,9 @@ fn workload_routes() -> Vec<Route> {
         route(Get, "/v1/workloads/{name}/revisions", "workload_revisions", VIEWER, workload::revisions)
             .says("The templates it has and had, newest first")
             .gives::<Vec<WorkloadRevision>>(200),
+        route(Get, "/v1/workloads/{name}/why", "workload_why", VIEWER, workload::why)
+            .says("Why it is as it is: its phase, revisions given up, and instances that are not well")
+            .gives::<WorkloadWhy>(200),
     ]
     .into_iter()
     .map(Route::tenant)
@@ -486,6 +489,9 @@ fn place_routes() -> Vec<Route> {
             .says("What it used, oldest first; the last hour unless since says more")
             .params(&["zone", "since"])
             .lists::<Sample>(),
+        route(Get, "/v1/servers", "server_list", OPERATOR, place::server_list)
+            .says("The root servers of the store: since when, which duties, when last heard")
+            .lists::<Server>(),
         route(Get, "/v1/platform", "platform", OPERATOR, place::platform)
             .says("How the platform itself is: every check with its light, worst first")
             .gives::<PlatformHealth>(200),

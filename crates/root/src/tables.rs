@@ -344,6 +344,9 @@ pub struct WorkloadState {
     /// The time up to which the schedule was followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticked_at: Option<Timestamp>,
+    /// Templates, by their base, of which all instances were once available; only those that are still known.
+    #[serde(default)]
+    pub complete: Vec<u64>,
     pub status: api::WorkloadStatus,
 }
 
@@ -361,6 +364,15 @@ pub struct Rollout {
     /// Since when all canaries are available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary_since: Option<Timestamp>,
+    /// How many canaries there are, as the policy said when it began.
+    #[serde(default)]
+    pub canaries: u32,
+    /// How many instances were wanted at the last look.
+    #[serde(default)]
+    pub wanted: u32,
+    /// Since when it is paused, and its time stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Timestamp>,
     /// It concerns all instances, no longer only canaries.
     pub whole: bool,
     pub done: bool,
@@ -440,6 +452,11 @@ pub struct ServerRecord {
     #[serde(default)]
     pub names: Vec<String>,
     pub beat: u64,
+    /// When it joined, and when it last beat, by its own clock.
+    #[serde(default)]
+    pub since: Timestamp,
+    #[serde(default)]
+    pub at: Timestamp,
 }
 
 /// Who holds a duty. It changes only when the holder does, so that its version fences the holder's commits.

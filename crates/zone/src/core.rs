@@ -410,6 +410,18 @@ impl Core {
         self.parent.child_by_name(name)
     }
 
+    /// Refuses when somebody saw a node in another version than it has.
+    pub fn node_seen(&self, name: &str, seen: Option<i64>) -> Result<()> {
+        let (Some(seen), Some(node)) = (seen, self.parent.child_by_name(name)) else { return Ok(()) };
+        match self.parent.child_version(&node) {
+            Some(now) if now != seen => {
+                let text = format!("the node is at version {now}, not {seen}");
+                Err(Error::new(model::ErrorKind::VersionMismatch, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub fn node_known(&self, node: &ChildId) -> bool {
         self.parent.child_known(node)
     }

@@ -5,6 +5,7 @@
 mod support;
 
 mod apply;
+mod autoscale;
 mod health;
 mod images;
 mod limits;

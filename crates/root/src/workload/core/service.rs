@@ -6,7 +6,7 @@ use model::{Name, Run};
 
 use super::rollout::{self, Counts};
 use super::{Look, Plan, Seen, scale};
-use crate::workload::record::earlier_good;
+use crate::workload::record::before;
 
 pub fn step(look: &Look<'_>, plan: &mut Plan, replicas: u32) {
     let mut here: Vec<&Seen> = look.instances.iter().filter(|seen| !seen.going()).collect();
@@ -41,7 +41,7 @@ fn grow(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>, most_new: u32) {
     plan.create(look.record.revision, more_new);
     // While only canaries are new, what the old ones lose is made good from the old template.
     let few_old = (counts.wanted - most_new).saturating_sub(old).min(room - more_new);
-    if let Some(template) = earlier_good(look.record).filter(|_| few_old > 0) {
+    if let Some(template) = before(look.record, &plan.state.complete).filter(|_| few_old > 0) {
         plan.create(template.revision, few_old);
     }
 }
