@@ -4,8 +4,8 @@
 use api::{
     AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Check, CheckReport, Enrolment, EnrolmentCreate,
     Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, Page,
-    PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport, Server, Tenant, TenantCreate, Token, TokenCreate,
-    TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate,
+    PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport, Server, Tenant, TenantCreate, Token,
+    TokenCreate, TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate,
     WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, WorkloadWhy, Zone, ZoneHosts,
 };
 use axum::handler::Handler;

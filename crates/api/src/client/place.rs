@@ -6,8 +6,8 @@ use reqwest::Method;
 use super::stream::WatchStream;
 use super::{Client, ListQuery, if_match, segment};
 use crate::{
-    Enrolment, EnrolmentCreate, Node, NodeLabels, Page, PlaceModeSet, PlatformHealth, Server, WatchKind, Zone,
-    ZoneHosts,
+    Enrolment, EnrolmentCreate, Node, NodeLabels, Page, PlaceModeSet, PlatformHealth, Server, WatchKind,
+    Zone, ZoneHosts,
 };
 
 impl Client {

@@ -9,9 +9,7 @@ use api::{
 };
 use model::exchange::Health;
 use model::workload::{Overlap, REPLICAS_MAX, WorkloadPhase};
-use model::{
-    AppId, Error, ImageManifest, Mode, Name, Phase, Result, TenantId, WorkloadSpec, shown,
-};
+use model::{AppId, Error, ImageManifest, Mode, Name, Phase, Result, TenantId, WorkloadSpec, shown};
 use store::Txn;
 
 use super::instance::{busy, race_wait};

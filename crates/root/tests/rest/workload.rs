@@ -514,6 +514,7 @@ async fn a_daemon_is_refused_terms_that_mean_nothing_for_it() {
     // A place that no node has measured matches no node.
     ask.spec.instance.constraints.latency = vec![term(false)];
     world.admin.workload_create(&ask).await.unwrap();
-    let says = |found: &Workload| found.status.message.as_deref().unwrap_or_default().contains("no node matches");
+    let says =
+        |found: &Workload| found.status.message.as_deref().unwrap_or_default().contains("no node matches");
     until(&world.admin, "probe", "without a node", says).await;
 }
