@@ -7,6 +7,7 @@
 pub mod bucket;
 pub mod check;
 pub mod client;
+pub mod diff;
 pub mod event;
 pub mod exec;
 pub mod identity;
@@ -33,12 +34,13 @@ pub use image::{Image, ImagePull};
 pub use instance::{Instance, InstanceCreate, InstanceWhy};
 pub use page::Page;
 pub use place::{
-    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, PlaceModeSet, PlatformHealth, Zone, ZoneHosts,
+    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, PlaceModeSet, PlatformHealth, Server, Zone,
+    ZoneHosts,
 };
 pub use problem::Problem;
 pub use workload::{
     App, AppCreate, AppMember, AppUpdate, AppWorkload, Workload, WorkloadCreate, WorkloadRevision,
-    WorkloadRollback, WorkloadScale, WorkloadStatus, WorkloadUpdate,
+    WorkloadRollback, WorkloadScale, WorkloadStatus, WorkloadUpdate, WorkloadWhy,
 };
 
 /// What `GET /v1/health` answers.

@@ -90,6 +90,9 @@ pub struct Node {
     pub name: Name,
     /// Name of its zone.
     pub zone: Name,
+    /// Of its mode and the labels that operators gave it. Give it as `If-Match` to change only what you saw.
+    #[serde(default)]
+    pub version: i64,
     pub alive: bool,
     pub last_seen: Timestamp,
     pub reserved: Resources,
@@ -133,6 +136,24 @@ pub struct NodeLabels {
     pub set: Labels,
     #[serde(default)]
     pub unset: Vec<String>,
+}
+
+/// One of the root servers of a store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Server {
+    /// The machine and the folder it runs in.
+    pub name: String,
+    /// Where it serves REST.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// When it joined.
+    pub since: Timestamp,
+    /// When it last said that it is there, by its own clock.
+    pub last_heard: Timestamp,
+    /// What it does for all: the tree, workloads, sweeping.
+    pub duties: Vec<String>,
+    /// Whether it is the one that answers.
+    pub this: bool,
 }
 
 /// How the platform itself is.

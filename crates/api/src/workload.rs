@@ -31,7 +31,7 @@ pub struct WorkloadScale {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadRollback {
-    /// The revision to go back to; the one before the current when absent.
+    /// The revision to go back to; when absent, the last of which all instances were once available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
 }
@@ -97,9 +97,27 @@ pub struct WorkloadRevision {
     pub instance: model::InstanceSpec,
     /// Instances of this revision there are now.
     pub instances: u32,
+    /// All its instances were once available, so a rollback may choose it.
+    #[serde(default)]
+    pub complete: bool,
+    /// What differs from the revision before it, field by field.
+    #[serde(default)]
+    pub changes: Vec<String>,
     /// Why it was given up, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+}
+
+/// Why a workload is as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WorkloadWhy {
+    pub workload: Workload,
+    /// Revisions that were given up, newest first.
+    pub given_up: Vec<WorkloadRevision>,
+    /// How many of its instances are not well.
+    pub unwell: u32,
+    /// The first of those, with every place that was looked at and why it was not chosen.
+    pub instances: Vec<crate::InstanceWhy>,
 }
 
 /// A named group of workloads, made, changed and deleted as one.

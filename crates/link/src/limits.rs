@@ -11,7 +11,7 @@ pub const PACKET_MAX: usize = 16 << 20;
 /// What a packet may hold besides its payload.
 pub(crate) const PACKET_ROOM: usize = 1 << 10;
 /// Bodies above this size are packed with gzip.
-pub const COMPRESS_OVER: usize = 4 << 10;
+pub const COMPRESS_OVER: usize = 16 << 10;
 /// Bodies above this size are packed and unpacked beside the tasks that carry messages.
 pub const ASIDE_OVER: usize = 128 << 10;
 /// A page that is too large is asked for again in pages of this size, then of half of it, and so on.

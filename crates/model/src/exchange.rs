@@ -212,6 +212,9 @@ pub struct ObservedInstance {
     /// Times its process was started again.
     #[serde(default)]
     pub restarts: u64,
+    /// Ends and failed starts in a row.
+    #[serde(default)]
+    pub failures: u64,
     /// It ended, and its restart policy does not start it again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub finished: bool,
@@ -226,7 +229,7 @@ pub struct ObservedInstance {
     pub events: Vec<InstanceEvent>,
     /// Why the zone chose the node, or found none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub explanation: Option<Explanation>,
+    pub explanation: Option<Arc<Explanation>>,
 }
 
 impl ObservedInstance {
@@ -242,6 +245,7 @@ impl ObservedInstance {
             started_at: None,
             health: None,
             restarts: 0,
+            failures: 0,
             finished: false,
             refused: false,
             handed_up: false,
@@ -281,9 +285,22 @@ pub enum Ask {
     Nodes,
     /// Opens, cordons, drains a node or puts it into maintenance; answered by its zone with an empty JSON
     /// object or an error. With `force` also instances move whose policy is to wait for their node.
-    Mode { node: Name, mode: PlaceMode, force: bool },
+    Mode {
+        node: Name,
+        mode: PlaceMode,
+        force: bool,
+        /// Only if the node is at this version.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seen: Option<i64>,
+    },
     /// Sets and removes labels of a node that stand beside those of its own configuration; answered as `Mode` is.
-    Label { node: Name, set: Labels, unset: Vec<String> },
+    Label {
+        node: Name,
+        set: Labels,
+        unset: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seen: Option<i64>,
+    },
     /// Forgets a node and never lets its certificate in again. A node that is alive and holds instances is
     /// only removed with `force`. Answered as `Mode` is.
     Remove { node: Name, force: bool },
@@ -341,6 +358,9 @@ pub struct Remaining {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
     pub id: String,
+    /// Of its mode and the labels that operators gave it: differs when they do.
+    #[serde(default)]
+    pub version: i64,
     pub facts: Facts,
     pub alive: bool,
     pub last_seen: Timestamp,

@@ -16,8 +16,7 @@ const DIGITS: usize = 17;
 macro_rules! typed_id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
         #[schema(value_type = String)]
         pub struct $name(std::sync::Arc<str>);
 
@@ -70,6 +69,8 @@ macro_rules! typed_id {
                 id.0.to_string()
             }
         }
+
+        crate::text::as_text!($name);
     };
 }
 

@@ -23,6 +23,7 @@ pub mod name;
 pub mod phase;
 pub mod quantity;
 pub mod resources;
+mod text;
 pub mod time;
 pub mod workload;
 

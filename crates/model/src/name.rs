@@ -3,16 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, shown};
 
 /// Longest name, so that it fits one DNS label.
 pub const NAME_MAX: usize = 63;
 
 /// 1 to 63 of `a-z`, `0-9` and `-`, beginning with a letter or digit and not ending with `-`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
 #[schema(value_type = String, pattern = "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", example = "web-1")]
 pub struct Name(std::sync::Arc<str>);
 
@@ -42,6 +39,8 @@ impl FromStr for Name {
         .at("name"))
     }
 }
+
+crate::text::as_text!(Name);
 
 impl TryFrom<String> for Name {
     type Error = Error;

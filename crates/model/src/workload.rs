@@ -265,6 +265,9 @@ impl WorkloadSpec {
                 .at("instance.restart")));
         }
         self.validate_possible(&mut faults);
+        if self.mode == Mode::Daemon {
+            self.validate_daemon(&mut faults);
+        }
         faults.inside("update", self.update.validate());
         match (&self.autoscale, &self.mode) {
             (None, _) => {}
@@ -278,6 +281,26 @@ impl WorkloadSpec {
             }
         }
         faults.done()
+    }
+
+    /// A daemon is replaced in place on the nodes that match: some terms cannot mean anything for it.
+    fn validate_daemon(&self, faults: &mut Faults) {
+        let (update, default) = (&self.update, UpdatePolicy::default());
+        if !update.max_surge.is_zero() && update.max_surge != default.max_surge {
+            let sentence = "a daemon has one instance on each node, which goes before the next one comes: there is no \
+                            surge; leave max_surge out, or set it to 0";
+            faults.add("update.max_surge", sentence);
+        }
+        if update.max_unavailable.is_zero() {
+            let sentence = "a daemon is replaced in place, so one at least must be allowed to be unavailable";
+            faults.add("update.max_unavailable", sentence);
+        }
+        let latency = &self.instance.constraints.latency;
+        if latency.iter().any(|term| term.required && term.workload.is_some()) {
+            let sentence = "a daemon stands on nodes by what they are, and how near another workload is changes as that \
+                            one moves; name a place that nodes measure";
+            faults.add("instance.constraints.latency", sentence);
+        }
     }
 
     /// The same together with the name that it is asked for under; fields are `name` and `spec`.

@@ -105,6 +105,7 @@ impl Record {
             started_at: self.started_at,
             health: self.health.filter(|_| running),
             restarts: self.restarts,
+            failures: self.failures.into(),
             finished: self.finished,
             events: self.events.clone(),
             ..ObservedInstance::new(self.assignment.id.clone(), self.assignment.generation, self.phase)

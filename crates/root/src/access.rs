@@ -5,9 +5,9 @@ use api::{
     AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, Check, CheckReport,
     Enrolment, EnrolmentCreate, Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone,
     Node, NodeLabels, ObjectStore, Page, PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport,
-    S3Session, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate,
+    S3Session, Server, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate,
     WatchEvent, Whoami, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback, WorkloadScale,
-    WorkloadUpdate, Zone, ZoneHosts,
+    WorkloadUpdate, WorkloadWhy, Zone, ZoneHosts,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -294,6 +294,9 @@ fn workload_routes() -> Vec<Route> {
         route(Get, "/v1/workloads/{name}/revisions", "workload_revisions", VIEWER, workload::revisions)
             .says("The templates it has and had, newest first")
             .gives::<Vec<WorkloadRevision>>(200),
+        route(Get, "/v1/workloads/{name}/why", "workload_why", VIEWER, workload::why)
+            .says("Why it is as it is: its phase, revisions given up, and instances that are not well")
+            .gives::<WorkloadWhy>(200),
     ]
     .into_iter()
     .map(Route::tenant)
@@ -512,6 +515,9 @@ fn place_routes() -> Vec<Route> {
             .says("What it used, oldest first; the last hour unless since says more")
             .params(&["zone", "since"])
             .lists::<Sample>(),
+        route(Get, "/v1/servers", "server_list", OPERATOR, place::server_list)
+            .says("The root servers of the store: since when, which duties, when last heard")
+            .lists::<Server>(),
         route(Get, "/v1/platform", "platform", OPERATOR, place::platform)
             .says("How the platform itself is: every check with its light, worst first")
             .gives::<PlatformHealth>(200),

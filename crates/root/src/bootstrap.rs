@@ -29,7 +29,7 @@ pub async fn ca_shared(state: &State, master: &MasterKey, dir: &Path) -> Result<
     let context = format!("{}/{CA}", kind::SECRET);
     loop {
         if let Some(record) = state.store().get(kind::SECRET, CA).await? {
-            let record: SecretRecord = decode(record.body)?;
+            let record: SecretRecord = decode(&record.body)?;
             let files = master.unseal(&context, &record.sealed).map_err(|_| {
                 Error::invalid("the master key of this server is not the one of this cloud")
                     .hint("copy master.key from a server that runs, or name the right file as key_file")

@@ -1,7 +1,7 @@
 //! The history: one line per change, written in the same transaction as the change.
 
 use model::{Error, Event, EventId, Result, TenantId, Timestamp};
-use store::{JournalEntry, JournalQuery, Txn};
+use store::{Body, JournalEntry, JournalQuery, Txn};
 
 use crate::state::State;
 
@@ -53,7 +53,7 @@ pub fn row(at: Timestamp, actor: &Actor, line: Line<'_>) -> JournalEntry {
         at_us: at.0,
         tenant: event.tenant.as_ref().map(ToString::to_string),
         subject: subject(line.kind, line.name),
-        body: serde_json::to_value(&event).expect("an event is plain data"),
+        body: Body::of(&event),
     }
 }
 
@@ -82,7 +82,8 @@ pub async fn list(
     let events = rows
         .into_iter()
         .map(|row| {
-            serde_json::from_value(row.body)
+            row.body
+                .read()
                 .map_err(|error| Error::internal("a line of the history cannot be read").because(error))
         })
         .collect::<Result<_>>()?;

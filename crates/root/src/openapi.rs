@@ -155,6 +155,15 @@ fn headers(route: &Route) -> Vec<&'static str> {
             "instance_start",
             "instance_restart",
             "workload_update",
+            "workload_scale",
+            "workload_restart",
+            "workload_pause",
+            "workload_resume",
+            "workload_rollback",
+            "workload_promote",
+            "workload_run",
+            "node_mode",
+            "node_labels",
             "app_update",
         ]
         .contains(&route.rule.name);

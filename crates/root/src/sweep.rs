@@ -56,7 +56,7 @@ pub async fn sweep(cloud: &Cloud, fence: &Fence) -> Result<()> {
 async fn enrolments_over(cloud: &Cloud, now: Timestamp) -> Result<Vec<String>> {
     let records = cloud.state.store().list(kind::ENROLMENT).await?;
     let over = |record: store::Record| {
-        let token: TokenRecord = serde_json::from_value(record.body).ok()?;
+        let token: TokenRecord = record.body.read().ok()?;
         (token.expires_at <= now).then_some(record.id)
     };
     Ok(records.into_iter().filter_map(over).collect())

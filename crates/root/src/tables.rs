@@ -14,6 +14,7 @@ use model::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::Body;
 
 /// The kinds of record as the store knows them.
 pub mod kind {
@@ -59,23 +60,41 @@ pub trait Row: Serialize + DeserializeOwned {
     }
 }
 
-const SHAPE_FIELD: &str = "shape";
+/// A row with its shape in front, so that reading it begins with that.
+#[derive(Serialize)]
+struct Shaped<'a, T> {
+    shape: u64,
+    #[serde(flatten)]
+    row: &'a T,
+}
+
+/// What every body begins with that this version wrote; earlier ones wrote the shape somewhere among the fields.
+const SHAPE_FIRST: &str = "{\"shape\":";
+
+#[derive(Deserialize)]
+struct ShapeOnly {
+    shape: Option<u64>,
+}
 
 /// The body to store for a record.
-pub fn encode<T: Row>(row: &T) -> Value {
-    let mut body = serde_json::to_value(row).expect("records hold nothing that JSON cannot write");
-    if let Value::Object(map) = &mut body {
-        map.insert(SHAPE_FIELD.into(), T::SHAPE.into());
-    }
-    body
+pub fn encode<T: Row>(row: &T) -> Body {
+    Body::of(&Shaped { shape: T::SHAPE, row })
 }
 
 /// Reads a stored body of this or an older shape.
-pub fn decode<T: Row>(mut body: Value) -> model::Result<T> {
-    let mut shape = match &mut body {
-        Value::Object(map) => map.remove(SHAPE_FIELD).and_then(|s| s.as_u64()).unwrap_or(1),
-        _ => 1,
+pub fn decode<T: Row>(body: &Body) -> model::Result<T> {
+    let wrong = |error: serde_json::Error| {
+        model::Error::internal(format!("a record of kind '{}' cannot be read: {error}", T::KIND))
+            .because(error)
     };
+    let first = body.text().strip_prefix(SHAPE_FIRST).and_then(|rest| rest.split([',', '}']).next());
+    let mut shape = match first.and_then(|number| number.parse().ok()) {
+        Some(shape) => shape,
+        None => body.read::<ShapeOnly>().map_err(wrong)?.shape.unwrap_or(1),
+    };
+    if shape == T::SHAPE {
+        return body.read().map_err(wrong);
+    }
     if shape > T::SHAPE {
         return Err(model::Error::internal(format!(
             "a record of kind '{}' has shape {shape}, this version knows up to {}",
@@ -84,14 +103,12 @@ pub fn decode<T: Row>(mut body: Value) -> model::Result<T> {
         ))
         .hint("the data was written by a newer version; start that one"));
     }
+    let mut body = body.read::<Value>().map_err(wrong)?;
     while shape < T::SHAPE {
         body = T::migrate(shape, body)?;
         shape += 1;
     }
-    serde_json::from_value(body).map_err(|error| {
-        model::Error::internal(format!("a record of kind '{}' cannot be read: {error}", T::KIND))
-            .because(error)
-    })
+    serde_json::from_value(body).map_err(wrong)
 }
 
 /// What was asked for. The name is unique per tenant; the record's version is what `If-Match` speaks of.
@@ -142,7 +159,7 @@ pub struct StatusRecord {
     /// As folded up by the zone, its events emptied.
     pub observed: Option<ObservedInstance>,
     /// Why root chose the zone, or found none.
-    pub explanation: Option<Explanation>,
+    pub explanation: Option<Arc<Explanation>>,
     pub events_seen: u64,
     pub changed_at: Timestamp,
 }
@@ -329,6 +346,9 @@ pub struct WorkloadState {
     /// The time up to which the schedule was followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticked_at: Option<Timestamp>,
+    /// Templates, by their base, of which all instances were once available; only those that are still known.
+    #[serde(default)]
+    pub complete: Vec<u64>,
     pub status: api::WorkloadStatus,
 }
 
@@ -346,6 +366,15 @@ pub struct Rollout {
     /// Since when all canaries are available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary_since: Option<Timestamp>,
+    /// How many canaries there are, as the policy said when it began.
+    #[serde(default)]
+    pub canaries: u32,
+    /// How many instances were wanted at the last look.
+    #[serde(default)]
+    pub wanted: u32,
+    /// Since when it is paused, and its time stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Timestamp>,
     /// It concerns all instances, no longer only canaries.
     pub whole: bool,
     pub done: bool,
@@ -425,6 +454,11 @@ pub struct ServerRecord {
     #[serde(default)]
     pub names: Vec<String>,
     pub beat: u64,
+    /// When it joined, and when it last beat, by its own clock.
+    #[serde(default)]
+    pub since: Timestamp,
+    #[serde(default)]
+    pub at: Timestamp,
 }
 
 /// Who holds a duty. It changes only when the holder does, so that its version fences the holder's commits.
@@ -493,11 +527,16 @@ mod tests {
 
     #[test]
     fn an_older_shape_is_walked_up_and_a_newer_one_refused() {
-        let old = serde_json::json!({"shape": 1, "size_mib": 2});
-        assert_eq!(decode::<Grown>(old).expect("migrates"), Grown { size_bytes: 2 << 20 });
+        let old = Body::from(serde_json::json!({"shape": 1, "size_mib": 2}));
+        assert_eq!(decode::<Grown>(&old).expect("migrates"), Grown { size_bytes: 2 << 20 });
         let row = Grown { size_bytes: 7 };
-        assert_eq!(decode::<Grown>(encode(&row)).expect("reads back"), row);
-        let newer = serde_json::json!({"shape": 3, "size_bytes": 2});
-        assert!(decode::<Grown>(newer).expect_err("refused").message.contains("shape 3"));
+        assert!(encode(&row).text().starts_with(SHAPE_FIRST));
+        assert_eq!(decode::<Grown>(&encode(&row)).expect("reads back"), row);
+        // An earlier version wrote fields in the order of their names.
+        let sorted = Body::from(serde_json::json!({"aaa": 1, "shape": 2, "size_bytes": 7}));
+        assert!(!sorted.text().starts_with(SHAPE_FIRST));
+        assert_eq!(decode::<Grown>(&sorted).expect("reads"), row);
+        let newer = Body::from(serde_json::json!({"shape": 3, "size_bytes": 2}));
+        assert!(decode::<Grown>(&newer).expect_err("refused").message.contains("shape 3"));
     }
 }

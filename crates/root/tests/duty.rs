@@ -26,7 +26,7 @@ fn write() -> Txn {
 }
 
 async fn term(store: &Store) -> u64 {
-    store.get("duty", TREE).await.unwrap().unwrap().body["term"].as_u64().unwrap()
+    store.get("duty", TREE).await.unwrap().unwrap().body.value()["term"].as_u64().unwrap()
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Root in the simulation: the real core over a simulated store.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::{InstanceId, Phase, Timestamp, ZoneId};
 use root::tables::{InstanceRecord, StatusRecord};
@@ -14,7 +15,7 @@ const BATCH: usize = 256;
 
 /// One commit on its way to the disk.
 pub struct Pending {
-    decided: Vec<(Decision, StatusRecord)>,
+    decided: Vec<(Decision, Arc<StatusRecord>)>,
     folded: Vec<Folded>,
 }
 
@@ -25,7 +26,7 @@ pub struct Root {
     zones: usize,
     /// The store: what survives.
     pub records: BTreeMap<InstanceId, InstanceRecord>,
-    pub statuses: BTreeMap<InstanceId, StatusRecord>,
+    pub statuses: BTreeMap<InstanceId, Arc<StatusRecord>>,
     pub pending: BTreeMap<u64, Pending>,
     writes: u64,
     busy: bool,
@@ -49,7 +50,7 @@ impl Root {
         }
     }
 
-    fn status_keep(&mut self, status: StatusRecord) {
+    fn status_keep(&mut self, status: Arc<StatusRecord>) {
         let runs = usize::from(status.phase == Phase::Running);
         let before = self.statuses.insert(status.id.clone(), status);
         let ran = usize::from(before.is_some_and(|before| before.phase == Phase::Running));

@@ -124,6 +124,7 @@ impl World {
     }
 
     pub fn zone_durable(&mut self, actor: Actor, write: u64) {
+        let now = self.clock(actor);
         let zone = self.zone(actor);
         let Some((writes, decisions)) = zone.pending.remove(&write) else { return };
         for write in writes {
@@ -135,7 +136,7 @@ impl World {
         let Some(core) = zone.core.as_mut() else { return };
         if !decisions.is_empty() {
             zone.deciding = false;
-            core.committed(&decisions);
+            core.committed(&decisions, now);
         }
         self.zone_step(actor);
     }

@@ -8,14 +8,13 @@ use futures::Stream;
 use tokio::sync::watch;
 
 use crate::limits::WATCH_BATCH_MAX;
-use crate::plan::Effect;
 use crate::sql::Reader;
 use crate::{Change, StoreError};
 
 /// A run of changes without gaps, newest last.
 #[derive(Default)]
 struct Ring {
-    entries: VecDeque<Effect>,
+    entries: VecDeque<Change>,
     bytes: usize,
 }
 
@@ -41,11 +40,11 @@ impl Feed {
     }
 
     /// Tells watchers of committed changes. Called in the order of the commits.
-    pub fn publish(&self, effects: Vec<Effect>) {
-        let Some(last) = effects.last().map(|effect| effect.change.seq) else { return };
+    pub fn publish(&self, changes: Vec<Change>) {
+        let Some(last) = changes.last().map(|change| change.seq) else { return };
         {
             let mut ring = self.lock();
-            ring.extend(effects);
+            ring.extend(changes);
             ring.trim(self.changes_max, self.bytes_max);
         }
         self.advance(last);
@@ -74,18 +73,18 @@ impl Feed {
 
     /// The oldest change in memory.
     pub fn oldest(&self) -> Option<i64> {
-        self.lock().entries.front().map(|effect| effect.change.seq)
+        self.lock().entries.front().map(|change| change.seq)
     }
 
     /// Changes after `seq`, or `None` when memory does not hold the next one.
     fn read(&self, seq: i64) -> Option<Vec<Change>> {
         let ring = self.lock();
-        let first = ring.entries.front()?.change.seq;
+        let first = ring.entries.front()?.seq;
         let skip = usize::try_from(seq + 1 - first).ok()?;
         if skip >= ring.entries.len() {
             return None;
         }
-        Some(ring.entries.range(skip..).take(WATCH_BATCH_MAX).map(|effect| effect.change.clone()).collect())
+        Some(ring.entries.range(skip..).take(WATCH_BATCH_MAX).cloned().collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, Ring> {
@@ -94,23 +93,27 @@ impl Feed {
 }
 
 impl Ring {
-    fn extend(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
+    fn extend(&mut self, changes: Vec<Change>) {
+        for change in changes {
             // Changes of another server lie between: what is older is read from the database.
-            if self.entries.back().is_some_and(|last| last.change.seq + 1 != effect.change.seq) {
+            if self.entries.back().is_some_and(|last| last.seq + 1 != change.seq) {
                 *self = Self::default();
             }
-            self.bytes += effect.text.len();
-            self.entries.push_back(effect);
+            self.bytes += size(&change);
+            self.entries.push_back(change);
         }
     }
 
     fn trim(&mut self, changes_max: usize, bytes_max: usize) {
         while self.entries.len() > changes_max || self.bytes > bytes_max {
             let Some(oldest) = self.entries.pop_front() else { return };
-            self.bytes -= oldest.text.len();
+            self.bytes -= size(&oldest);
         }
     }
+}
+
+fn size(change: &Change) -> usize {
+    change.record.as_ref().map_or(0, |record| record.body.text().len())
 }
 
 /// Every change after a given one, once and in order.

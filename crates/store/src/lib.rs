@@ -34,6 +34,6 @@ mod txn;
 pub use error::{CommitError, StoreError};
 pub use feed::Watch;
 pub use limits::{BODY_BYTES_MAX, CHANGES_KEPT, JOURNAL_KEPT, JOURNAL_PAGE_MAX, TXN_OPS_MAX};
-pub use record::{Change, JournalEntry, JournalQuery, JournalRow, Record};
+pub use record::{Body, Change, JournalEntry, JournalQuery, JournalRow, Record};
 pub use store::{Options, Store};
 pub use txn::{Committed, Op, Txn};

@@ -42,18 +42,18 @@ impl Memory {
         let committed = plan.apply(&mut state.index, txn)?;
         state.seq = plan.seq;
         state.journal_seq = plan.journal_seq;
-        for effect in &plan.effects {
-            let key = (effect.change.kind.clone(), effect.change.id.clone());
-            match &effect.change.record {
+        for change in &plan.changes {
+            let key = (change.kind.clone(), change.id.clone());
+            match &change.record {
                 Some(record) => state.records.insert(key, record.clone()),
                 None => state.records.remove(&key),
             };
         }
-        state.journal.extend(plan.journal.into_iter().map(|appended| appended.row));
+        state.journal.extend(plan.journal);
         let surplus = state.journal.len().saturating_sub(self.journal_kept);
         state.journal.drain(..surplus);
         // Under the lock, so that the feed has the order of the commits.
-        self.feed.publish(plan.effects);
+        self.feed.publish(plan.changes);
         Ok(committed)
     }
 

@@ -5,12 +5,9 @@
 //! A transaction that fails is undone in the index and adds nothing to the plan.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-
-use serde_json::Value;
 
 use crate::txn::{Op, Sealed};
-use crate::{Change, CommitError, Committed, JournalEntry, JournalRow, Record};
+use crate::{Body, Change, CommitError, Committed, JournalEntry, JournalRow, Record};
 
 pub(crate) type Key = (String, String);
 
@@ -29,27 +26,13 @@ pub(crate) struct Index {
     names: HashMap<(String, String, String), String>,
 }
 
-/// A change and the text of its body.
-#[derive(Debug, Clone)]
-pub(crate) struct Effect {
-    pub change: Change,
-    pub text: Arc<str>,
-}
-
-/// A row of history and the text of its body.
-#[derive(Debug, Clone)]
-pub(crate) struct Appended {
-    pub row: JournalRow,
-    pub text: Arc<str>,
-}
-
 /// What a batch of transactions will write.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     pub seq: i64,
     pub journal_seq: i64,
-    pub effects: Vec<Effect>,
-    pub journal: Vec<Appended>,
+    pub changes: Vec<Change>,
+    pub journal: Vec<JournalRow>,
     /// Records that gave up a name. It is freed before names are written, so that another may take it.
     pub renamed: Vec<Key>,
 }
@@ -90,23 +73,23 @@ impl Plan {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.effects.is_empty() && self.journal.is_empty()
+        self.changes.is_empty() && self.journal.is_empty()
     }
 
     /// Decides one transaction. On an error neither plan nor index has changed.
     pub fn apply(&mut self, index: &mut Index, txn: &Sealed) -> Result<Committed, CommitError> {
-        let before = (self.seq, self.journal_seq, self.effects.len(), self.journal.len(), self.renamed.len());
+        let before = (self.seq, self.journal_seq, self.changes.len(), self.journal.len(), self.renamed.len());
         let mut undo = Undo::new();
         let mut versions = Vec::with_capacity(txn.ops.len());
-        for (op, text) in txn.ops.iter().zip(&txn.texts) {
-            match self.step(index, op, text, &mut undo) {
+        for op in &txn.ops {
+            match self.step(index, op, &mut undo) {
                 Ok(version) => versions.push(version),
                 Err(error) => {
                     for (key, meta) in undo.into_iter().rev() {
                         index.set(&key, meta);
                     }
                     (self.seq, self.journal_seq) = (before.0, before.1);
-                    self.effects.truncate(before.2);
+                    self.changes.truncate(before.2);
                     self.journal.truncate(before.3);
                     self.renamed.truncate(before.4);
                     return Err(error);
@@ -116,27 +99,21 @@ impl Plan {
         Ok(Committed { seq: self.seq, versions })
     }
 
-    fn step(
-        &mut self,
-        index: &mut Index,
-        op: &Op,
-        text: &Arc<str>,
-        undo: &mut Undo,
-    ) -> Result<i64, CommitError> {
+    fn step(&mut self, index: &mut Index, op: &Op, undo: &mut Undo) -> Result<i64, CommitError> {
         match op {
             Op::Insert { kind, id, tenant, name, body } => {
                 if index.get(kind, id).is_some() {
                     return Err(CommitError::AlreadyExists { kind: kind.clone(), id: id.clone() });
                 }
-                self.write(index, (kind, id), tenant, name, (body, text), undo)
+                self.write(index, (kind, id), tenant, name, body, undo)
             }
             Op::Put { kind, id, tenant, name, body } => {
-                self.write(index, (kind, id), tenant, name, (body, text), undo)
+                self.write(index, (kind, id), tenant, name, body, undo)
             }
             Op::Update { kind, id, expect_version, body } => {
                 let found = expect(index, kind, id, *expect_version)?;
                 let (tenant, name) = (found.tenant.clone(), found.name.clone());
-                self.write(index, (kind, id), &tenant, &name, (body, text), undo)
+                self.write(index, (kind, id), &tenant, &name, body, undo)
             }
             Op::Delete { kind, id, expect_version } => {
                 if let Some(version) = expect_version {
@@ -151,7 +128,7 @@ impl Plan {
                 Some(_) => Err(CommitError::AlreadyExists { kind: kind.clone(), id: id.clone() }),
                 None => Ok(0),
             },
-            Op::Journal(entry) => Ok(self.append(entry, text)),
+            Op::Journal(entry) => Ok(self.append(entry)),
         }
     }
 
@@ -161,7 +138,7 @@ impl Plan {
         (kind, id): (&str, &str),
         tenant: &Option<String>,
         name: &Option<String>,
-        (body, text): (&Value, &Arc<str>),
+        body: &Body,
         undo: &mut Undo,
     ) -> Result<i64, CommitError> {
         let version = self.seq + 1;
@@ -192,7 +169,7 @@ impl Plan {
             version,
             body: body.clone(),
         };
-        self.change(kind, id, Some(record), text.clone());
+        self.change(kind, id, Some(record));
         Ok(version)
     }
 
@@ -204,44 +181,42 @@ impl Plan {
             self.renamed.push(key.clone());
         }
         undo.push((key, Some(previous)));
-        self.change(kind, id, None, "".into());
+        self.change(kind, id, None);
         self.seq
     }
 
-    fn change(&mut self, kind: &str, id: &str, record: Option<Record>, text: Arc<str>) {
+    fn change(&mut self, kind: &str, id: &str, record: Option<Record>) {
         self.seq += 1;
         let (kind, id) = (kind.to_owned(), id.to_owned());
-        self.effects
-            .push(Effect { change: Change { seq: self.seq, kind, id, version: self.seq, record }, text });
+        self.changes.push(Change { seq: self.seq, kind, id, version: self.seq, record });
     }
 
-    fn append(&mut self, entry: &JournalEntry, text: &Arc<str>) -> i64 {
+    fn append(&mut self, entry: &JournalEntry) -> i64 {
         self.journal_seq += 1;
         let JournalEntry { at_us, tenant, subject, body } = entry.clone();
-        let row = JournalRow { seq: self.journal_seq, at_us, tenant, subject, body };
-        self.journal.push(Appended { row, text: text.clone() });
+        self.journal.push(JournalRow { seq: self.journal_seq, at_us, tenant, subject, body });
         self.journal_seq
     }
 
     /// Those of `puts` whose stored name must be freed first.
-    pub fn renamed_among<'a>(&self, puts: &[&'a Effect]) -> Vec<&'a Effect> {
+    pub fn renamed_among<'a>(&self, puts: &[&'a Change]) -> Vec<&'a Change> {
         if self.renamed.is_empty() {
             return Vec::new();
         }
         let renamed: HashSet<(&str, &str)> = self.renamed.iter().map(|(kind, id)| (&**kind, &**id)).collect();
         let is_renamed = |change: &Change| renamed.contains(&(change.kind.as_str(), change.id.as_str()));
-        puts.iter().copied().filter(|effect| is_renamed(&effect.change)).collect()
+        puts.iter().copied().filter(|change| is_renamed(change)).collect()
     }
 
     /// The last effect on each record, in the order of the effects: what the table of records must hold.
-    pub fn finals(&self) -> Vec<&Effect> {
-        let mut last: HashMap<(&str, &str), i64> = HashMap::with_capacity(self.effects.len());
-        for Effect { change, .. } in &self.effects {
+    pub fn finals(&self) -> Vec<&Change> {
+        let mut last: HashMap<(&str, &str), i64> = HashMap::with_capacity(self.changes.len());
+        for change in &self.changes {
             last.insert((&change.kind, &change.id), change.seq);
         }
         let is_last =
             |change: &Change| last.get(&(change.kind.as_str(), change.id.as_str())) == Some(&change.seq);
-        self.effects.iter().filter(|effect| is_last(&effect.change)).collect()
+        self.changes.iter().filter(|change| is_last(change)).collect()
     }
 }
 

@@ -1,21 +1,17 @@
 //! A transaction as data: built by the caller, applied by the store all or nothing.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
 use crate::limits::{BODY_BYTES_MAX, KEY_BYTES_MAX, TXN_OPS_MAX};
-use crate::{CommitError, JournalEntry};
+use crate::{Body, CommitError, JournalEntry};
 
 /// One operation. Those of a transaction are applied in their order, each on what the ones before it left.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// Must not exist yet.
-    Insert { kind: String, id: String, tenant: Option<String>, name: Option<String>, body: Value },
+    Insert { kind: String, id: String, tenant: Option<String>, name: Option<String>, body: Body },
     /// Must exist in this version; keeps tenant and name.
-    Update { kind: String, id: String, expect_version: i64, body: Value },
+    Update { kind: String, id: String, expect_version: i64, body: Body },
     /// Whether it exists or not.
-    Put { kind: String, id: String, tenant: Option<String>, name: Option<String>, body: Value },
+    Put { kind: String, id: String, tenant: Option<String>, name: Option<String>, body: Body },
     /// In this version, or with `None` whatever is there, also nothing.
     Delete { kind: String, id: String, expect_version: Option<i64> },
     /// Is there in this version, or with `None` is not there.
@@ -25,7 +21,7 @@ pub enum Op {
 }
 
 /// Operations that are applied together or not at all.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Txn {
     ops: Vec<Op>,
@@ -52,9 +48,9 @@ impl Txn {
         id: impl ToString,
         tenant: Option<&str>,
         name: Option<&str>,
-        body: Value,
+        body: impl Into<Body>,
     ) -> Self {
-        let (kind, id) = (kind.into(), id.to_string());
+        let (kind, id, body) = (kind.into(), id.to_string(), body.into());
         self.with(Op::Insert { kind, id, tenant: tenant.map(Into::into), name: name.map(Into::into), body })
     }
 
@@ -63,9 +59,9 @@ impl Txn {
         kind: impl Into<String>,
         id: impl ToString,
         expect_version: i64,
-        body: Value,
+        body: impl Into<Body>,
     ) -> Self {
-        self.with(Op::Update { kind: kind.into(), id: id.to_string(), expect_version, body })
+        self.with(Op::Update { kind: kind.into(), id: id.to_string(), expect_version, body: body.into() })
     }
 
     /// Writes whatever is there.
@@ -75,9 +71,9 @@ impl Txn {
         id: impl ToString,
         tenant: Option<&str>,
         name: Option<&str>,
-        body: Value,
+        body: impl Into<Body>,
     ) -> Self {
-        let (kind, id) = (kind.into(), id.to_string());
+        let (kind, id, body) = (kind.into(), id.to_string(), body.into());
         self.with(Op::Put { kind, id, tenant: tenant.map(Into::into), name: name.map(Into::into), body })
     }
 
@@ -103,6 +99,12 @@ impl Txn {
         self.ops.push(op);
     }
 
+    /// Both as one.
+    pub fn and(mut self, other: Txn) -> Self {
+        self.ops.extend(other.ops);
+        self
+    }
+
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
@@ -111,7 +113,7 @@ impl Txn {
         self.ops.is_empty()
     }
 
-    /// Checks the limits and writes the bodies as text, in the caller's task rather than the writer's.
+    /// Checks the limits, in the caller's task rather than the writer's.
     pub(crate) fn seal(self) -> Result<Sealed, CommitError> {
         if self.ops.len() > TXN_OPS_MAX {
             let count = self.ops.len();
@@ -120,22 +122,18 @@ impl Txn {
             )));
         }
         let mut bytes = 0;
-        let mut texts = Vec::with_capacity(self.ops.len());
         for op in &self.ops {
             op.check_keys()?;
-            let text = op.text()?;
-            bytes += text.len();
-            texts.push(text);
+            bytes += op.size()?;
         }
-        Ok(Sealed { ops: self.ops, texts, bytes })
+        Ok(Sealed { ops: self.ops, bytes })
     }
 }
 
-/// A transaction within the limits, with the text of each body ("" where an operation has none).
+/// A transaction within the limits.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub ops: Vec<Op>,
-    pub texts: Vec<Arc<str>>,
     pub bytes: usize,
 }
 
@@ -163,20 +161,19 @@ impl Op {
         }
     }
 
-    fn text(&self) -> Result<Arc<str>, CommitError> {
+    fn size(&self) -> Result<usize, CommitError> {
         let body = match self {
             Op::Insert { body, .. } | Op::Update { body, .. } | Op::Put { body, .. } => body,
             Op::Journal(entry) => &entry.body,
-            Op::Delete { .. } | Op::Check { .. } => return Ok("".into()),
+            Op::Delete { .. } | Op::Check { .. } => return Ok(0),
         };
-        let text = body.to_string();
-        if text.len() > BODY_BYTES_MAX {
-            let size = text.len();
+        let size = body.text().len();
+        if size > BODY_BYTES_MAX {
             return Err(CommitError::TooLarge(format!(
                 "a record holds at most {BODY_BYTES_MAX} bytes, this one {size}"
             )));
         }
-        Ok(text.into())
+        Ok(size)
     }
 
     fn check_keys(&self) -> Result<(), CommitError> {

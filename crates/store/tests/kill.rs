@@ -32,7 +32,7 @@ async fn victim() {
 async fn write(store: Store, writer: String) {
     for number in 0.. {
         let group = format!("{writer}-{number}");
-        let entry = JournalEntry { at_us: 1, tenant: None, subject: group.clone(), body: json!({}) };
+        let entry = JournalEntry { at_us: 1, tenant: None, subject: group.clone(), body: json!({}).into() };
         let txn = Txn::new()
             .insert("first", &group, None, Some(&group), json!({ "group": group, "text": "x".repeat(200) }))
             .insert("second", &group, None, None, json!({ "group": group }))
@@ -125,7 +125,7 @@ async fn check(url: &str, told: &Told) {
     assert!(first.keys().eq(second.keys()), "a transaction is half there");
     let mut groups = 0;
     for (writer, record) in &latest {
-        let last = record.body.as_i64().unwrap();
+        let last = record.body.value().as_i64().unwrap();
         for number in (last - 19).max(0)..=last {
             let group = format!("{writer}-{number}");
             assert_eq!(first[group.as_str()].version + 1, second[group.as_str()].version);
@@ -136,7 +136,7 @@ async fn check(url: &str, told: &Told) {
     }
     assert_eq!(groups, first.len(), "a transaction is half there");
     for (writer, acknowledged) in &told.latest {
-        let found = latest.get(writer.as_str()).map(|record| record.body.as_i64().unwrap());
+        let found = latest.get(writer.as_str()).map(|record| record.body.value().as_i64().unwrap());
         assert!(found >= Some(*acknowledged), "{writer}-{acknowledged} was acknowledged, {found:?} is there");
     }
     store.close().await;

@@ -97,6 +97,6 @@ impl Keyed for ObservedInstance {
         ITEM_BYTES / 2
             + self.message.as_ref().map_or(0, String::len)
             + events
-            + self.explanation.as_ref().map_or(0, reasons)
+            + self.explanation.as_deref().map_or(0, reasons)
     }
 }

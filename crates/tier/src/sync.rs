@@ -16,6 +16,10 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// The longest pause after a set that could not be kept, as on a full disk; questions wait for it.
 const TAKE_RETRY_MAX: Duration = Duration::from_secs(1);
+/// The pause after a report for each instance in it: those that change meanwhile go together. A few need none.
+const REPORT_PAUSE: Duration = Duration::from_micros(100);
+const REPORT_PAUSE_MIN: Duration = Duration::from_millis(1);
+const REPORT_PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Questions answered at once; more wait.
 const ANSWERS_MAX: usize = 256;
 
@@ -106,11 +110,16 @@ async fn send(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<A
             continue;
         };
         let facts = observed.facts.clone();
+        let pause = REPORT_PAUSE * u32::try_from(observed.set.upserts.len()).unwrap_or(u32::MAX);
+        let more = observed.set.more;
         match uplink.push(observed).await {
             Ok(ack) => {
                 acked = ack.have;
                 owner.told(facts);
                 retry = RETRY_FIRST;
+                if pause >= REPORT_PAUSE_MIN && !more {
+                    tokio::time::sleep(pause.min(REPORT_PAUSE_MAX)).await;
+                }
             }
             Err(error) => {
                 tracing::debug!(%error, "the report did not get through");

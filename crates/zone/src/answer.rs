@@ -28,7 +28,9 @@ impl ZoneService {
     pub(crate) async fn reply_to(&self, ask: Ask, stream: ByteStream) {
         let done = match &ask {
             Ask::Nodes => reply(&stream, &self.nodes()).await,
-            Ask::Mode { node, mode, force } => done(&stream, self.mode(node, *mode, *force).await).await,
+            Ask::Mode { node, mode, force, seen } => {
+                done(&stream, self.mode(node, *mode, *force, *seen).await).await
+            }
             Ask::Admit { digest, expires_at } => match self.admit(digest, *expires_at).await {
                 Ok(()) => reply(&stream, &self.doorway()).await,
                 Err(error) => Err(error),
@@ -42,7 +44,9 @@ impl ZoneService {
                 Err(error) => Err(error),
             },
             Ask::Health => reply(&stream, &self.health().await).await,
-            Ask::Label { node, set, unset } => done(&stream, self.label(node, set, unset).await).await,
+            Ask::Label { node, set, unset, seen } => {
+                done(&stream, self.label(node, set, unset, *seen).await).await
+            }
             Ask::Remove { node, force } => done(&stream, self.remove(node, *force).await).await,
             Ask::Logs { instance, .. } | Ask::Exec { instance, .. } | Ask::Stats { instance } => {
                 return self.pass_on(instance.clone(), ask, stream).await;
@@ -65,14 +69,16 @@ impl ZoneService {
         nodes
     }
 
-    async fn mode(&self, node: &Name, mode: PlaceMode, force: bool) -> Result<()> {
+    async fn mode(&self, node: &Name, mode: PlaceMode, force: bool, seen: Option<i64>) -> Result<()> {
         let _in_order = self.disk().lock().await;
+        self.core().node_seen(node.as_str(), seen)?;
         let ordered = self.core().node_mode(node.as_str(), mode, force)?;
         self.keep(ordered).await
     }
 
-    async fn label(&self, node: &Name, set: &Labels, unset: &[String]) -> Result<()> {
+    async fn label(&self, node: &Name, set: &Labels, unset: &[String], seen: Option<i64>) -> Result<()> {
         let _in_order = self.disk().lock().await;
+        self.core().node_seen(node.as_str(), seen)?;
         let ordered = self.core().node_label(node.as_str(), set, unset)?;
         self.keep(ordered).await
     }

@@ -4,7 +4,7 @@
 //! handed out as ledger writes, and takes effect towards the nodes only after
 //! the owner says it is kept.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use model::constraint::{Labels, labels_validate};
 use model::exchange::{Ack, NodeReport, Revision};
@@ -23,6 +23,9 @@ use crate::stuck::UnderWay;
 
 /// Decisions handed out at once, so that one ledger commit stays small.
 pub const DECISIONS_MAX: usize = 512;
+
+/// That an instance has a node is told to root after so long, unless the node says more of it before.
+const PLACED_TOLD_AFTER_MS: i64 = 1_000;
 
 const PLACE: &str = "place/";
 /// Instances that are stopped or ended, with what was last seen of them.
@@ -154,6 +157,8 @@ pub struct Core {
     child: Child,
     parent: Parent,
     touched: BTreeSet<InstanceId>,
+    /// Instances that were just given to a node, and from when on root is told of that.
+    placed: VecDeque<(Timestamp, InstanceId)>,
     removed: BTreeMap<ChildId, String>,
     /// The measured way to root, there and back.
     up_us: Option<u32>,
@@ -183,7 +188,8 @@ impl Core {
         let inbox = Inbox::restore(kept.desired_at, kept.assignments.into_values());
         let child = Child::new(epoch, facts, inbox).paged(page_bytes);
         let (version, removed) = (version.to_owned(), kept.removed);
-        let mut core = Self { name, version, child, parent, touched, removed, up_us: None };
+        let placed = VecDeque::new();
+        let mut core = Self { name, version, child, parent, touched, placed, removed, up_us: None };
         core.refresh();
         core
     }
@@ -404,6 +410,18 @@ impl Core {
         self.parent.child_by_name(name)
     }
 
+    /// Refuses when somebody saw a node in another version than it has.
+    pub fn node_seen(&self, name: &str, seen: Option<i64>) -> Result<()> {
+        let (Some(seen), Some(node)) = (seen, self.parent.child_by_name(name)) else { return Ok(()) };
+        match self.parent.child_version(&node) {
+            Some(now) if now != seen => {
+                let text = format!("the node is at version {now}, not {seen}");
+                Err(Error::new(model::ErrorKind::VersionMismatch, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub fn node_known(&self, node: &ChildId) -> bool {
         self.parent.child_known(node)
     }
@@ -452,7 +470,8 @@ impl Core {
     // ---- time -----------------------------------------------------------
 
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.parent.next_deadline()
+        let placed = self.placed.front().map(|(at, _)| *at);
+        [self.parent.next_deadline(), placed].into_iter().flatten().min()
     }
 
     /// Lets leases lapse and places what waits.
@@ -461,6 +480,9 @@ impl Core {
         self.touched.extend(fold.changed);
         let decisions = self.parent.decide(now, DECISIONS_MAX);
         self.touched.extend(self.parent.news_take());
+        while let Some((_, id)) = self.placed.pop_front_if(|(at, _)| *at <= now) {
+            self.touched.insert(id);
+        }
         let mut step = Step::default();
         for decision in decisions {
             match &decision.place {
@@ -482,12 +504,12 @@ impl Core {
     }
 
     /// The decisions are kept: the nodes may hear of them.
-    pub fn committed(&mut self, decisions: &[Decision]) {
+    pub fn committed(&mut self, decisions: &[Decision], now: Timestamp) {
+        let told_at = now.plus_ms(PLACED_TOLD_AFTER_MS);
         for decision in decisions {
             self.parent.confirm(decision);
-            self.touched.insert(decision.id.clone());
+            self.placed.push_back((told_at, decision.id.clone()));
         }
-        self.refresh();
     }
 
     /// The decisions could not be kept: they are made again later.

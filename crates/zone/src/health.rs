@@ -211,6 +211,7 @@ mod tests {
             reserved: Resources::ZERO,
             instances: 0,
             resting: 0,
+            version: 0,
             mode: PlaceMode::Open,
             left: None,
             remaining: Vec::new(),

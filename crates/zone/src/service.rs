@@ -23,6 +23,12 @@ use crate::vitals::Vitals;
 
 /// Leases are looked at this often when nothing else happens.
 const TICK_MAX: Duration = Duration::from_secs(5);
+/// Reports of nodes come in crowds: one look serves all that came in this time.
+const STEP_PAUSE: Duration = Duration::from_millis(2);
+/// What telling one node costs, and so the pause after it; a few at once need none.
+const TELL_PAUSE: Duration = Duration::from_micros(600);
+const TELL_PAUSE_MIN: Duration = Duration::from_millis(10);
+const TELL_PAUSE_MAX: Duration = Duration::from_millis(500);
 const LEDGER_FILE: &str = "ledger.redb";
 const HISTORY_FILE: &str = "history.zst";
 
@@ -70,6 +76,7 @@ struct Inner {
     doorway: Mutex<Doorway>,
     clock: SharedClock,
     wake: Wake,
+    telling: Wake,
     news: Wake,
 }
 
@@ -107,6 +114,7 @@ impl ZoneService {
             doorway: Mutex::default(),
             clock,
             wake: Wake::new(),
+            telling: Wake::new(),
             news: Wake::new(),
         };
         Ok(Self(Arc::new(inner)))
@@ -144,7 +152,7 @@ impl ZoneService {
 
     /// Places what waits, lets leases lapse and clears up, until dropped.
     pub async fn run(&self) {
-        tokio::join!(self.drive(), self.tend());
+        tokio::join!(self.drive(), self.tell(), self.tend());
     }
 
     async fn drive(&self) {
@@ -155,6 +163,21 @@ impl ZoneService {
             }
             if !self.core().undecided(self.steady()) {
                 let _ = tokio::time::timeout(self.until_deadline(), self.0.wake.wait()).await;
+                tokio::time::sleep(STEP_PAUSE).await;
+            }
+        }
+    }
+
+    /// Lets nodes fetch what changed for them: at once, and after a crowd of them not again before the broker
+    /// had the time to serve it. What changes meanwhile goes with the next.
+    async fn tell(&self) {
+        loop {
+            self.0.telling.wait().await;
+            let told = self.core().told_take();
+            let pause = TELL_PAUSE * u32::try_from(told.len()).unwrap_or(u32::MAX);
+            self.0.doors.open(told);
+            if pause >= TELL_PAUSE_MIN {
+                tokio::time::sleep(pause.min(TELL_PAUSE_MAX)).await;
             }
         }
     }
@@ -172,7 +195,7 @@ impl ZoneService {
             let kept = self.0.ledger.commit_async(step.writes).await;
             let mut core = self.core();
             match &kept {
-                Ok(()) => core.committed(&step.decisions),
+                Ok(()) => core.committed(&step.decisions, self.steady()),
                 Err(_) => core.rejected(&step.decisions),
             }
             drop(core);
@@ -185,8 +208,7 @@ impl ZoneService {
 
     /// Lets nodes and root hear of what changed.
     pub(crate) fn changed(&self) {
-        let told = self.core().told_take();
-        self.0.doors.open(told);
+        self.0.telling.wake();
         self.0.news.wake();
     }
 
@@ -306,7 +328,7 @@ impl ZoneService {
         };
         let kept = self.0.ledger.commit_async(writes).await;
         match &kept {
-            Ok(()) => self.core().committed(&decisions),
+            Ok(()) => self.core().committed(&decisions, self.steady()),
             Err(_) => {
                 self.core().rejected(&decisions);
                 let kept = Kept::read(&self.0.ledger)?;

@@ -342,15 +342,21 @@ async fn orders_about_nodes_are_kept_and_a_removed_node_never_comes_back() {
         node: name("a"),
         set: BTreeMap::from([("rack".to_owned(), "7".to_owned())]),
         unset: unset.iter().map(|key| (*key).to_owned()).collect(),
+        seen: None,
     };
-    let maintenance = Ask::Mode { node: name("a"), mode: PlaceMode::Maintenance, force: true };
+    let maintenance = Ask::Mode { node: name("a"), mode: PlaceMode::Maintenance, force: true, seen: None };
     for ask in [maintenance, label(&[]), Ask::Remove { node: name("b"), force: false }] {
         assert_eq!(world.ask::<serde_json::Value>(ask).await.unwrap(), serde_json::json!({}));
     }
     for ask in [
-        Ask::Mode { node: name("nobody"), mode: PlaceMode::Open, force: false },
-        Ask::Label { node: name("nobody"), set: BTreeMap::new(), unset: vec![] },
-        Ask::Label { node: name("a"), set: BTreeMap::from([("bad key".into(), "x".into())]), unset: vec![] },
+        Ask::Mode { node: name("nobody"), mode: PlaceMode::Open, force: false, seen: None },
+        Ask::Label { node: name("nobody"), set: BTreeMap::new(), unset: vec![], seen: None },
+        Ask::Label {
+            node: name("a"),
+            set: BTreeMap::from([("bad key".into(), "x".into())]),
+            unset: vec![],
+            seen: None,
+        },
         Ask::Remove { node: name("b"), force: true },
     ] {
         assert!(world.ask::<serde_json::Value>(ask).await.is_err());
@@ -584,7 +590,7 @@ fn a_set_that_could_not_be_kept_leaves_nothing_behind() {
     kept.apply(&core.desired(from_root(1, vec![stays.clone()])).unwrap());
     let step = core.step(NOON);
     kept.apply(&step.writes);
-    core.committed(&step.decisions);
+    core.committed(&step.decisions, NOON);
     let before = core.node_desired(&node, None).unwrap().upserts;
     assert_eq!(before.iter().map(|one| &one.id).collect::<Vec<_>>(), [&stays.id]);
 

@@ -4,10 +4,10 @@ use model::{Event, PlaceMode, Result, Sample, Timestamp};
 use reqwest::Method;
 
 use super::stream::WatchStream;
-use super::{Client, ListQuery, segment};
+use super::{Client, ListQuery, if_match, segment};
 use crate::{
-    Enrolment, EnrolmentCreate, Node, NodeLabels, Page, PlaceModeSet, PlatformHealth, WatchKind, Zone,
-    ZoneHosts,
+    Enrolment, EnrolmentCreate, Node, NodeLabels, Page, PlaceModeSet, PlatformHealth, Server, WatchKind,
+    Zone, ZoneHosts,
 };
 
 impl Client {
@@ -30,6 +30,17 @@ impl Client {
     /// Opens, cordons or drains a node, or puts it into maintenance.
     pub async fn node_mode(&self, name: &str, mode: PlaceMode, force: bool) -> Result<Node> {
         self.post(&format!("/v1/nodes/{}/mode", segment(name)), &PlaceModeSet { mode, force }).await
+    }
+
+    /// The same, only if the node is at this version.
+    pub async fn node_mode_if(&self, name: &str, set: &PlaceModeSet, version: i64) -> Result<Node> {
+        let path = format!("/v1/nodes/{}/mode", segment(name));
+        self.json(self.request(Method::POST, &path).headers(if_match(Some(version))).json(set)).await
+    }
+
+    /// The root servers of the store.
+    pub async fn server_list(&self) -> Result<Vec<Server>> {
+        self.get("/v1/servers").await
     }
 
     pub async fn node_labels(&self, name: &str, labels: &NodeLabels) -> Result<Node> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Client, ListQuery, if_match, segment};
 use crate::{
     App, AppCreate, AppUpdate, Check, CheckReport, Page, Workload, WorkloadCreate, WorkloadRevision,
-    WorkloadRollback, WorkloadScale, WorkloadUpdate,
+    WorkloadRollback, WorkloadScale, WorkloadUpdate, WorkloadWhy,
 };
 
 fn workload(name: &str) -> String {
@@ -86,6 +86,23 @@ impl Client {
 
     async fn workload_verb<T: Serialize + Sync>(&self, name: &str, verb: &str, body: &T) -> Result<Workload> {
         self.post(&format!("{}/{verb}", workload(name)), body).await
+    }
+
+    /// The same orders, only if the workload is at this version.
+    pub async fn workload_order(
+        &self,
+        name: &str,
+        verb: &str,
+        body: &(impl Serialize + Sync),
+        version: Option<i64>,
+    ) -> Result<Workload> {
+        let path = format!("{}/{verb}", workload(name));
+        self.json(self.request(Method::POST, &path).headers(if_match(version)).json(body)).await
+    }
+
+    /// Why it is as it is.
+    pub async fn workload_why(&self, name: &str) -> Result<WorkloadWhy> {
+        self.get(&format!("{}/why", workload(name))).await
     }
 
     /// Newest first.

@@ -136,7 +136,24 @@ pub async fn run(client: &Client, tree: &Tree, levels: &[usize], instances: u32)
         changes(client, BUSY).await?;
         meter.row(&format!("{level}, {CHANGES_A_SECOND} changes a second"))?;
     }
-    rate(client, instances).await
+    rate(client, tree, instances).await
+}
+
+/// Only the rate, several times over.
+pub async fn rates(
+    client: &Client,
+    tree: &Tree,
+    nodes_wanted: usize,
+    instances: u32,
+    rounds: usize,
+) -> Result<()> {
+    join(client, tree, 0..nodes_wanted).await?;
+    until("all stand-ins are seen", || async { Ok(nodes(client).await? >= nodes_wanted) }).await?;
+    for _ in 0..rounds {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        rate(client, tree, instances).await?;
+    }
+    Ok(())
 }
 
 async fn join(client: &Client, tree: &Tree, which: std::ops::Range<usize>) -> Result<()> {
@@ -214,11 +231,12 @@ async fn changes(client: &Client, time: Duration) -> Result<()> {
 }
 
 /// One workload of many instances: from the request until root has seen all of them run.
-async fn rate(client: &Client, instances: u32) -> Result<()> {
+async fn rate(client: &Client, tree: &Tree, instances: u32) -> Result<()> {
     let mut small = spec();
     (small.cpu, small.memory, small.restart) = (Cpu(100), Bytes::mib(8), model::RestartPolicy::Always);
     let spec = WorkloadSpec { mode: Mode::Service { replicas: instances }, ..WorkloadSpec::new(small) };
     let name: Name = "rate".parse()?;
+    let meter = Meter::start(tree)?;
     let since = Instant::now();
     client.workload_create(&WorkloadCreate { name, app: None, spec }).await?;
     let (mut placed, mut first) = (None, None);
@@ -245,6 +263,7 @@ async fn rate(client: &Client, instances: u32) -> Result<()> {
         seconds(first),
         f64::from(instances) / took
     );
+    println!("{}", meter.spent()?);
     let since = Instant::now();
     client.workload_delete("rate", None).await?;
     until("the workload is gone", || async { Ok(client.workload_get("rate").await.is_err()) }).await?;
@@ -267,12 +286,22 @@ struct Meter<'a> {
     since: Instant,
     root: u64,
     zone: u64,
+    stand_ins: u64,
 }
 
 impl<'a> Meter<'a> {
     fn start(tree: &'a Tree) -> Result<Self> {
         let (root, zone) = (ticks(tree.root_pid)?, ticks(tree.zone_pid)?);
-        Ok(Self { tree, since: Instant::now(), root, zone })
+        Ok(Self { tree, since: Instant::now(), root, zone, stand_ins: ticks(std::process::id())? })
+    }
+
+    /// The CPU seconds of each process.
+    fn spent(&self) -> Result<String> {
+        let seconds = |now: u64, before: u64| (now - before) as f64 / TICKS_A_SECOND;
+        let root = seconds(ticks(self.tree.root_pid)?, self.root);
+        let zone = seconds(ticks(self.tree.zone_pid)?, self.zone);
+        let stand_ins = seconds(ticks(std::process::id())?, self.stand_ins);
+        Ok(format!("CPU: root {root:.2} s, zone with broker {zone:.2} s, stand-ins {stand_ins:.2} s"))
     }
 
     fn row(&self, what: &str) -> Result<()> {

@@ -5,6 +5,7 @@
 //! bench burst COUNT       creates in a burst that find no zone: requests per second and p99
 //! bench fill COUNT        creates in a burst that are placed and started, until all run
 //! bench fleet INSTANCES ZONE_URL BROKER ROOT_PID ZONE_PID LEVEL...   the control plane with stand-ins for nodes
+//! bench rate INSTANCES ROUNDS NODES ZONE_URL BROKER ROOT_PID ZONE_PID   only how fast it places, several times over
 //! bench list COUNT        pages and filters over so many instances; starts a root of its own
 //! bench list-fill COUNT FOLDER, bench floor BUNDLE    parts of the above, in processes of their own
 //! ```
@@ -39,19 +40,27 @@ fn main() -> Result<()> {
             ["burst", number] => burst::burst(&client()?, count(number)?).await,
             ["fill", number] => burst::fill(&client()?, count(number)?).await,
             ["fleet", number, zone_url, broker, root_pid, zone_pid, ref levels @ ..] => {
-                let tree = fleet::Tree {
-                    zone_url: zone_url.to_owned(),
-                    broker: broker.to_owned(),
-                    root_pid: count(root_pid)? as u32,
-                    zone_pid: count(zone_pid)? as u32,
-                };
+                let tree = tree(zone_url, broker, root_pid, zone_pid)?;
                 let levels = levels.iter().map(|level| count(level)).collect::<Result<Vec<_>>>()?;
                 fleet::run(&client()?, &tree, &levels, count(number)? as u32).await
+            }
+            ["rate", number, rounds, nodes, zone_url, broker, root_pid, zone_pid] => {
+                let tree = tree(zone_url, broker, root_pid, zone_pid)?;
+                fleet::rates(&client()?, &tree, count(nodes)?, count(number)? as u32, count(rounds)?).await
             }
             ["list", number] => list::run(count(number)?).await,
             ["list-fill", number, folder] => list::prepare(count(number)?, Path::new(folder)).await,
             _ => bail!("usage: bench start RUNS DATA | burst COUNT | fill COUNT | list COUNT"),
         }
+    })
+}
+
+fn tree(zone_url: &str, broker: &str, root_pid: &str, zone_pid: &str) -> Result<fleet::Tree> {
+    Ok(fleet::Tree {
+        zone_url: zone_url.to_owned(),
+        broker: broker.to_owned(),
+        root_pid: count(root_pid)? as u32,
+        zone_pid: count(zone_pid)? as u32,
     })
 }
 

@@ -103,6 +103,9 @@ impl Globals {
     }
 }
 
+/// How long an order is waited for when nobody says and nothing takes longer by its own terms.
+const WAIT_DEFAULT: Duration = Duration::from_secs(120);
+
 /// Options of commands that wait until what they asked for has happened.
 #[derive(Debug, Clone, Args)]
 pub struct Waiting {
@@ -112,15 +115,21 @@ pub struct Waiting {
     /// Return as soon as the cloud has taken the order.
     #[arg(long, help_heading = "Waiting")]
     no_wait: bool,
-    /// Longest to wait, such as 90s or 5m.
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse::duration, help_heading = "Waiting")]
-    timeout: Duration,
+    /// Longest to wait, such as 90s or 5m [default: 2m, of a workload as long as its own deadline].
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, help_heading = "Waiting")]
+    timeout: Option<Duration>,
 }
 
 impl Waiting {
     /// How long to wait; none when not at all.
     pub fn limit(&self) -> Option<Duration> {
-        (self.wait || !self.no_wait).then_some(self.timeout)
+        self.limit_or(WAIT_DEFAULT)
+    }
+
+    /// The same, with another time where none is given, if that is longer.
+    pub fn limit_or(&self, needed: Duration) -> Option<Duration> {
+        let limit = self.timeout.unwrap_or(needed.max(WAIT_DEFAULT));
+        (self.wait || !self.no_wait).then_some(limit)
     }
 }
 

@@ -9,7 +9,6 @@
 //! [`load`] reads files into [`Resource`]s; [`diff`] says what changes; [`sla`] reads descriptors of
 //! another system.
 
-pub mod diff;
 mod document;
 pub mod flaw;
 mod sla;

@@ -141,9 +141,10 @@ pub async fn wait(client: &Client, name: &str, goal: Goal, timeout: Duration) ->
                 Some(why) => Failure::new(format!("the update of workload {name} failed, {why}")),
             },
             Verdict::Failed(state) => Failure::new(format!("workload {name} is {state}")),
-            Verdict::Waiting(state) if late => {
-                Failure::new(format!("workload {name} is still {state} after {}s", timeout.as_secs()))
-            }
+            Verdict::Waiting(state) if late => Failure::new(format!(
+                "workload {name} is still {state} after {}s; it goes on without being waited for",
+                timeout.as_secs()
+            )),
             Verdict::Waiting(state) => {
                 progress.now(&state);
                 tokio::time::sleep(pause).await;

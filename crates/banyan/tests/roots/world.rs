@@ -175,7 +175,7 @@ impl World {
     }
 
     fn duty(&self) -> Value {
-        self.records("duty").into_iter().find(|duty| duty.id == "tree").unwrap().body
+        self.records("duty").into_iter().find(|duty| duty.id == "tree").unwrap().body.value()
     }
 
     pub fn term(&self) -> u64 {
@@ -187,7 +187,7 @@ impl World {
         until("some server holds the tree", || {
             let id = self.duty()["holder"].as_str().unwrap().to_owned();
             let server = self.records("server").into_iter().find(|server| server.id == id)?;
-            let url = server.body["link_url"].as_str().unwrap().to_owned();
+            let url = server.body.value()["link_url"].as_str().unwrap().to_owned();
             self.link.iter().position(|port| url.ends_with(&format!(":{port}")))
         })
     }

@@ -5,6 +5,7 @@
 mod support;
 
 mod apply;
+mod autoscale;
 mod buckets;
 mod clients;
 mod health;

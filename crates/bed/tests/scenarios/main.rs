@@ -3,7 +3,9 @@
 
 mod install;
 mod link;
+mod near;
 mod node;
+mod rest;
 mod roots;
 mod zone;
 

@@ -307,7 +307,9 @@ impl Session {
         let wait = Wait { seq: self.seq_next(), have };
         let (answer, newer) = oneshot::channel();
         *locked(&self.asked) = Some(Asked { wait, answer });
-        self.send(Leaf::Have, &Have { conn: self.conn, wait }).await?;
+        // Every beat says it again until it is answered.
+        let payload = wire::encode(&Have { conn: self.conn, wait }, PACKET_MAX)?;
+        self.publisher.publish_once(topic(&self.me, Leaf::Have), payload).await?;
         Ok(newer)
     }
 

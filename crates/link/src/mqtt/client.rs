@@ -96,11 +96,19 @@ impl Publisher {
     /// Publishes and waits for the broker to acknowledge. False when it says that nobody is subscribed;
     /// not every broker says so.
     pub(super) async fn publish(&self, topic: String, payload: Bytes) -> Result<bool> {
+        self.publish_with(topic, payload, PublishOptions::at_least_once()).await
+    }
+
+    /// Publishes and waits until it is written. For what is said again when nobody answers it.
+    pub(super) async fn publish_once(&self, topic: String, payload: Bytes) -> Result<()> {
+        self.publish_with(topic, payload, PublishOptions::at_most_once()).await.map(drop)
+    }
+
+    async fn publish_with(&self, topic: String, payload: Bytes, options: PublishOptions) -> Result<bool> {
         if payload.len() + PACKET_ROOM > PACKET_MAX {
             return Err(crate::wire::too_large(PACKET_MAX - PACKET_ROOM));
         }
         let wait = if payload.len() > PACKET_ROOM { PUSH_WAIT } else { REQUEST_WAIT };
-        let options = PublishOptions::at_least_once();
         let acked = async {
             let notice = self.0.publish_tracked(topic, payload, options).await.map_err(closed)?;
             notice.wait_async().await.map_err(closed)

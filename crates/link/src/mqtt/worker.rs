@@ -144,6 +144,11 @@ impl Worker {
             async { self.publisher.wait_for(Option::is_some).await.ok().and_then(|it| it.clone()) };
         let publisher = tokio::time::timeout(REQUEST_WAIT, connected).await.ok().flatten();
         let publisher = publisher.ok_or_else(|| Error::unavailable("there is no link to the broker"))?;
-        publisher.publish(topic(self.child.as_str(), leaf), payload).await.map(drop)
+        let topic = topic(self.child.as_str(), leaf);
+        match leaf {
+            // The child asks and reports again when nothing comes.
+            Leaf::Desired | Leaf::Ack => publisher.publish_once(topic, payload).await,
+            _ => publisher.publish(topic, payload).await.map(drop),
+        }
     }
 }

@@ -28,9 +28,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use api::Server;
+use model::Timestamp;
 use store::Txn;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use work::{Clock, SystemClock};
 
 use crate::state::State;
 use crate::tables::{ServerRecord, kind};
@@ -57,6 +60,9 @@ struct Inner {
     /// `None` where one server is all there is.
     shared: Option<Shared>,
     held: watch::Sender<BTreeMap<&'static str, Fence>>,
+    /// Of the only server: where it is, once it is known.
+    alone: OnceLock<ServerRecord>,
+    started: Timestamp,
 }
 
 struct Shared {
@@ -90,7 +96,7 @@ impl Duties {
     /// For the only server of a store.
     pub fn alone() -> Self {
         let held = ALL.iter().map(|duty| (*duty, Fence { duty, version: None })).collect();
-        Self(Arc::new(Inner { shared: None, held: watch::Sender::new(held) }))
+        Self::make(None, held)
     }
 
     /// For one of several servers; [`Duties::join`] and [`Duties::run`] set it going.
@@ -98,7 +104,46 @@ impl Duties {
         let id = format!("s-{:032x}", rand::random::<u128>());
         let valid_until = Mutex::new(Instant::now());
         let shared = Some(Shared { state, id, me: OnceLock::new(), valid_until });
-        Self(Arc::new(Inner { shared, held: watch::Sender::new(BTreeMap::new()) }))
+        Self::make(shared, BTreeMap::new())
+    }
+
+    fn make(shared: Option<Shared>, held: BTreeMap<&'static str, Fence>) -> Self {
+        let (held, started) = (watch::Sender::new(held), SystemClock.now());
+        Self(Arc::new(Inner { shared, held, alone: OnceLock::new(), started }))
+    }
+
+    /// All servers of the store that are there, by name; `now` is when the only one is heard.
+    pub fn servers(&self, now: Timestamp) -> Vec<Server> {
+        let Some(shared) = &self.0.shared else { return vec![self.alone_server(now)] };
+        let snapshot = shared.state.snapshot();
+        let duties = |id: &str| {
+            let held =
+                ALL.iter().filter(|duty| snapshot.duties.get(**duty).is_some_and(|row| row.holder == id));
+            held.map(|duty| (*duty).to_owned()).collect()
+        };
+        let server = |row: &ServerRecord| Server {
+            name: row.place.clone(),
+            endpoint: Some(row.endpoint.clone()).filter(|endpoint| !endpoint.is_empty()),
+            since: row.since,
+            last_heard: row.at,
+            duties: duties(&row.id),
+            this: row.id == shared.id,
+        };
+        let mut servers: Vec<Server> = snapshot.servers.values().map(|row| server(&row.value)).collect();
+        servers.sort_by(|a, b| a.name.cmp(&b.name));
+        servers
+    }
+
+    fn alone_server(&self, now: Timestamp) -> Server {
+        let known = self.0.alone.get();
+        Server {
+            name: known.map_or_else(|| "root".to_owned(), |known| known.place.clone()),
+            endpoint: known.map(|known| known.endpoint.clone()).filter(|endpoint| !endpoint.is_empty()),
+            since: self.0.started,
+            last_heard: now,
+            duties: ALL.iter().map(|duty| (*duty).to_owned()).collect(),
+            this: true,
+        }
     }
 
     /// The right to act for a duty, while we hold it.

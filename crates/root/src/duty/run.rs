@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use model::Result;
 use store::{CommitError, Txn};
 use tokio::time::{Instant, sleep_until};
+use work::{Clock, SystemClock};
 
 use super::core::{Act, Core, vacant};
 use super::{ALL, BEAT, Duties, Fence, Shared, VALID};
@@ -21,11 +22,17 @@ impl Duties {
         place: String,
         names: Vec<String>,
     ) -> Result<()> {
-        let Some(shared) = &self.0.shared else { return Ok(()) };
+        let since = self.0.started;
+        let Some(shared) = &self.0.shared else {
+            let me = ServerRecord { link_url, endpoint, place, names, since, ..ServerRecord::default() };
+            self.0.alone.get_or_init(|| me);
+            return Ok(());
+        };
         let snapshot = shared.state.snapshot();
         let old = snapshot.servers.values().filter(|row| row.place == place);
         let txn = old.fold(Txn::new(), |txn, row| txn.delete(kind::SERVER, &row.id, None));
-        let me = ServerRecord { id: shared.id.clone(), link_url, endpoint, place, names, beat: 0 };
+        let id = shared.id.clone();
+        let me = ServerRecord { id, link_url, endpoint, place, names, beat: 0, since, at: since };
         let me = shared.me.get_or_init(|| me);
         let sent = Instant::now();
         shared.state.commit(txn.put(kind::SERVER, &me.id, None, None, encode(me))).await?;
@@ -43,7 +50,7 @@ impl Duties {
         loop {
             let sent = Instant::now();
             beat += 1;
-            match self.beat(shared, ServerRecord { beat, ..me.clone() }).await {
+            match self.beat(shared, ServerRecord { beat, at: SystemClock.now(), ..me.clone() }).await {
                 Ok(()) => {
                     *shared.until() = sent + VALID;
                     for act in core.beaten(&shared.id, &shared.state.snapshot().servers) {

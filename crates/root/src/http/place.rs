@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 
-use super::extract::{Body, Item, Pairs};
-use super::reply::{Reply, done, ok};
+use super::extract::{Body, Item, Pairs, Seen};
+use super::reply::{Reply, done, ok, versioned};
 use crate::cloud::{Caller, Shared};
 use crate::ops::page::Query;
 use crate::ops::{event, health, node, zone};
@@ -26,7 +26,8 @@ pub async fn node_list(State(cloud): State<Shared>, pairs: Pairs) -> Reply {
 
 pub async fn node_get(State(cloud): State<Shared>, Item(name): Item, pairs: Pairs) -> Reply {
     pairs.only(&["zone"])?;
-    ok(node::get(&cloud, &name, pairs.get("zone")).await?)
+    let node = node::get(&cloud, &name, pairs.get("zone")).await?;
+    versioned(node.version, node)
 }
 
 pub async fn node_mode(
@@ -34,10 +35,12 @@ pub async fn node_mode(
     caller: Caller,
     Item(name): Item,
     pairs: Pairs,
+    Seen(seen): Seen,
     body: Body<PlaceModeSet>,
 ) -> Reply {
     pairs.only(&["zone"])?;
-    ok(node::mode(&cloud, &caller, &name, pairs.get("zone"), body.value).await?)
+    let node = node::mode(&cloud, &caller, &name, pairs.get("zone"), body.value, seen).await?;
+    versioned(node.version, node)
 }
 
 pub async fn node_labels(
@@ -45,10 +48,12 @@ pub async fn node_labels(
     caller: Caller,
     Item(name): Item,
     pairs: Pairs,
+    Seen(seen): Seen,
     body: Body<NodeLabels>,
 ) -> Reply {
     pairs.only(&["zone"])?;
-    ok(node::labels(&cloud, &caller, &name, pairs.get("zone"), body.value).await?)
+    let node = node::labels(&cloud, &caller, &name, pairs.get("zone"), body.value, seen).await?;
+    versioned(node.version, node)
 }
 
 pub async fn node_remove(
@@ -99,6 +104,11 @@ pub async fn zone_remove(
 pub async fn zone_history(State(cloud): State<Shared>, Item(name): Item, pairs: Pairs) -> Reply {
     pairs.only(&["since"])?;
     ok(zone::history(&cloud, &name, pairs.time("since")?).await?)
+}
+
+/// The root servers of the store.
+pub async fn server_list(State(cloud): State<Shared>) -> Reply {
+    ok(cloud.duties.servers(cloud.now()))
 }
 
 /// How the platform itself is.

@@ -53,24 +53,35 @@ pub async fn scale(
     State(cloud): State<Shared>,
     caller: Caller,
     Item(name): Item,
+    Seen(seen): Seen,
     body: Body<WorkloadScale>,
 ) -> Reply {
-    let found = workload::scale(&cloud, &caller, &name, body.value).await?;
+    let found = workload::scale(&cloud, &caller, &name, body.value, seen).await?;
     accepted(found.version, found)
 }
 
-pub async fn restart(State(cloud): State<Shared>, caller: Caller, Item(name): Item) -> Reply {
-    let found = workload::restart(&cloud, &caller, &name).await?;
+pub async fn restart(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    Item(name): Item,
+    Seen(seen): Seen,
+) -> Reply {
+    let found = workload::restart(&cloud, &caller, &name, seen).await?;
     accepted(found.version, found)
 }
 
-pub async fn pause(State(cloud): State<Shared>, caller: Caller, Item(name): Item) -> Reply {
-    let found = workload::pause(&cloud, &caller, &name, true).await?;
+pub async fn pause(State(cloud): State<Shared>, caller: Caller, Item(name): Item, Seen(seen): Seen) -> Reply {
+    let found = workload::pause(&cloud, &caller, &name, true, seen).await?;
     accepted(found.version, found)
 }
 
-pub async fn resume(State(cloud): State<Shared>, caller: Caller, Item(name): Item) -> Reply {
-    let found = workload::pause(&cloud, &caller, &name, false).await?;
+pub async fn resume(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    Item(name): Item,
+    Seen(seen): Seen,
+) -> Reply {
+    let found = workload::pause(&cloud, &caller, &name, false, seen).await?;
     accepted(found.version, found)
 }
 
@@ -78,22 +89,32 @@ pub async fn rollback(
     State(cloud): State<Shared>,
     caller: Caller,
     Item(name): Item,
+    Seen(seen): Seen,
     body: Body<WorkloadRollback>,
 ) -> Reply {
-    let found = workload::rollback(&cloud, &caller, &name, body.value).await?;
+    let found = workload::rollback(&cloud, &caller, &name, body.value, seen).await?;
     accepted(found.version, found)
 }
 
-pub async fn promote(State(cloud): State<Shared>, caller: Caller, Item(name): Item) -> Reply {
-    let found = workload::promote(&cloud, &caller, &name).await?;
+pub async fn promote(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    Item(name): Item,
+    Seen(seen): Seen,
+) -> Reply {
+    let found = workload::promote(&cloud, &caller, &name, seen).await?;
     accepted(found.version, found)
 }
 
-pub async fn run(State(cloud): State<Shared>, caller: Caller, Item(name): Item) -> Reply {
-    let found = workload::run(&cloud, &caller, &name).await?;
+pub async fn run(State(cloud): State<Shared>, caller: Caller, Item(name): Item, Seen(seen): Seen) -> Reply {
+    let found = workload::run(&cloud, &caller, &name, seen).await?;
     accepted(found.version, found)
 }
 
 pub async fn revisions(State(cloud): State<Shared>, caller: Caller, Item(name): Item) -> Reply {
     ok(workload::revisions(&cloud, &caller, &name)?)
+}
+
+pub async fn why(State(cloud): State<Shared>, caller: Caller, Item(name): Item) -> Reply {
+    ok(workload::why(&cloud, &caller, &name)?)
 }

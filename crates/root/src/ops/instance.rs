@@ -343,13 +343,19 @@ fn bad_cursor(error: Error) -> Error {
 
 pub fn why(cloud: &Cloud, caller: &Caller, name: &str) -> Result<InstanceWhy> {
     let snapshot = cloud.state.snapshot();
-    let entry = find(&snapshot, caller, name)?;
+    Ok(why_of(find(&snapshot, caller, name)?))
+}
+
+/// Where an instance is, and every place that was looked at.
+pub(super) fn why_of(entry: &Entry) -> InstanceWhy {
     let status = entry.status.as_ref();
-    Ok(InstanceWhy {
+    InstanceWhy {
         name: entry.instance.name.clone(),
         phase: entry.phase(),
         message: view::instance_message(entry),
-        root: status.and_then(|status| status.explanation.clone()),
-        zone: status.and_then(|s| s.observed.as_ref()).and_then(|observed| observed.explanation.clone()),
-    })
+        root: status.and_then(|status| status.explanation.as_deref().cloned()),
+        zone: status
+            .and_then(|s| s.observed.as_ref())
+            .and_then(|observed| observed.explanation.as_deref().cloned()),
+    }
 }

@@ -9,6 +9,7 @@ use store::Txn;
 
 use super::instance_ask::{ASK_TIMEOUT, late, read};
 use super::page::{Query, cut, glob};
+use super::version_check;
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
 use crate::state::Row;
@@ -83,6 +84,7 @@ async fn zone_nodes(cloud: &Cloud, zone: &ZoneRecord) -> Result<Vec<Node>> {
 fn view(zone: &ZoneRecord, report: NodeReport) -> Node {
     Node {
         id: report.id,
+        version: report.version,
         name: report.facts.name.clone(),
         zone: zone.name.clone(),
         alive: report.alive,
@@ -161,15 +163,16 @@ pub async fn mode(
     name: &str,
     zone: Option<&str>,
     set: PlaceModeSet,
+    seen: Option<i64>,
 ) -> Result<Node> {
-    let (mut node, zone) = find(cloud, name, zone).await?;
-    order(cloud, &zone, Ask::Mode { node: node.name.clone(), mode: set.mode, force: set.force }).await?;
+    let (node, zone) = find(cloud, name, zone).await?;
+    version_check(seen, node.version, "node")?;
+    let ask = Ask::Mode { node: node.name.clone(), mode: set.mode, force: set.force, seen };
+    order(cloud, &zone, ask).await?;
     let force = if set.force { ", with what would rather wait" } else { "" };
     line(cloud, caller, &node, "node.mode", format!("{} in zone {}{force}", set.mode.word(), node.zone))
         .await?;
-    node.mode = set.mode;
-    node.facts.cordoned = set.mode != model::PlaceMode::Open;
-    Ok(node)
+    get(cloud, &node.id, Some(zone.name.as_str())).await
 }
 
 /// Sets and removes labels that stand beside those of the node's own configuration.
@@ -179,13 +182,15 @@ pub async fn labels(
     name: &str,
     zone: Option<&str>,
     labels: NodeLabels,
+    seen: Option<i64>,
 ) -> Result<Node> {
     labels_check(&labels)?;
     let (node, zone) = find(cloud, name, zone).await?;
+    version_check(seen, node.version, "node")?;
     let NodeLabels { set, unset } = labels;
     let said = set.iter().map(|(key, value)| format!("{key}={value}"));
     let said: Vec<String> = said.chain(unset.iter().map(|key| format!("{key}-"))).collect();
-    order(cloud, &zone, Ask::Label { node: node.name.clone(), set, unset }).await?;
+    order(cloud, &zone, Ask::Label { node: node.name.clone(), set, unset, seen }).await?;
     line(cloud, caller, &node, "node.label", said.join(" ")).await?;
     get(cloud, &node.id, Some(zone.name.as_str())).await
 }

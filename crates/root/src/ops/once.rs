@@ -64,7 +64,7 @@ impl Once {
             return Ok(None);
         };
         let version = record.version;
-        let record: IdempotencyRecord = decode(record.body)?;
+        let record: IdempotencyRecord = decode(&record.body)?;
         if record.request_hash != self.request_hash {
             return Err(Error::conflict("this idempotency key was used for a request with another body")
                 .at("Idempotency-Key")

@@ -92,7 +92,8 @@ pub fn workload_status(snapshot: &Snapshot, record: &Row<WorkloadRecord>) -> api
     } else if state.is_none_or(|state| state.seen != record.version) {
         // What was true of an older wish need not be true of this one.
         status.phase = if record.spec.paused { WorkloadPhase::Paused } else { WorkloadPhase::Progressing };
-        status.message = None;
+        status.message =
+            record.spec.paused.then(|| "what changed takes effect when it is resumed".to_owned());
     }
     status
 }

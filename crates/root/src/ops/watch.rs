@@ -82,7 +82,9 @@ fn event(
         })
     };
     match (kind, notice.body) {
-        (WatchKind::Instance, NoticeBody::Instance(entry)) if mine(&entry.instance.tenant) => {
+        (WatchKind::Instance, NoticeBody::Instance(entry) | NoticeBody::Status(entry))
+            if mine(&entry.instance.tenant) =>
+        {
             let object = serde_json::to_value(view::instance(snapshot, &entry)).ok();
             tell(entry.instance.id.as_str(), &entry.instance.name, object)
         }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use api::{
     Page, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate,
+    WorkloadWhy,
 };
+use model::exchange::Health;
 use model::workload::{Overlap, REPLICAS_MAX, WorkloadPhase};
-use model::{AppId, Error, ImageManifest, Mode, Name, Result, TenantId, WorkloadSpec, shown};
+use model::{AppId, Error, ImageManifest, Mode, Name, Phase, Result, TenantId, WorkloadSpec, shown};
 use store::Txn;
 
 use super::instance::{busy, race_wait};
@@ -16,12 +18,15 @@ use super::page::{Query, cut, glob};
 use super::{DECISIONS_MAX, raced, version_check, view};
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
-use crate::state::{Row, Snapshot, Versioned, commit_error};
+use crate::state::{Entry, Row, Snapshot, Versioned, commit_error};
 use crate::tables::{WorkloadRecord, encode, kind};
 use crate::workload::record::{self, By};
 
 /// The filters of [`list`].
 pub const FILTERS: &[&str] = &["name", "app", "phase"];
+
+/// Instances whose decisions are shown with the reasons of a workload.
+const EXPLAINED_MAX: usize = 10;
 
 /// The image that a template names, as it is now.
 pub(super) fn image_of(snapshot: &Snapshot, tenant: &TenantId, spec: &WorkloadSpec) -> Result<ImageManifest> {
@@ -177,11 +182,17 @@ pub(super) fn spec_take(
     record::spec_set(record, spec, image, by)
 }
 
-pub async fn scale(cloud: &Cloud, caller: &Caller, name: &str, body: WorkloadScale) -> Result<Workload> {
+pub async fn scale(
+    cloud: &Cloud,
+    caller: &Caller,
+    name: &str,
+    body: WorkloadScale,
+    seen: Option<i64>,
+) -> Result<Workload> {
     if body.replicas > REPLICAS_MAX {
         return Err(Error::invalid(format!("at most {REPLICAS_MAX} replicas are possible")).at("replicas"));
     }
-    change(cloud, caller, name, None, "scaled", |_, record| {
+    change(cloud, caller, name, seen, "scaled", |_, record| {
         let mut spec = WorkloadSpec::clone(&record.spec);
         let Mode::Service { replicas } = &mut spec.mode else {
             return Err(Error::conflict(format!(
@@ -202,8 +213,8 @@ pub async fn scale(cloud: &Cloud, caller: &Caller, name: &str, body: WorkloadSca
 }
 
 /// Replaces every instance under the update policy.
-pub async fn restart(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Workload> {
-    change(cloud, caller, name, None, "restart", |_, record| {
+pub async fn restart(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Workload> {
+    change(cloud, caller, name, seen, "restart", |_, record| {
         if record.spec.mode.run().is_some() {
             return Err(Error::conflict(format!("'{}' has runs; there is nothing to restart", record.name))
                 .hint("'run' begins a new one"));
@@ -214,9 +225,15 @@ pub async fn restart(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Workl
     .await
 }
 
-pub async fn pause(cloud: &Cloud, caller: &Caller, name: &str, paused: bool) -> Result<Workload> {
+pub async fn pause(
+    cloud: &Cloud,
+    caller: &Caller,
+    name: &str,
+    paused: bool,
+    seen: Option<i64>,
+) -> Result<Workload> {
     let verb = if paused { "pause" } else { "resume" };
-    change(cloud, caller, name, None, verb, |_, record| {
+    change(cloud, caller, name, seen, verb, |_, record| {
         let spec = WorkloadSpec { paused, ..WorkloadSpec::clone(&record.spec) };
         record::spec_set(record, spec, record.image.clone(), &by(cloud, caller))?;
         Ok(format!("{verb} asked for"))
@@ -229,17 +246,20 @@ pub async fn rollback(
     caller: &Caller,
     name: &str,
     body: WorkloadRollback,
+    seen: Option<i64>,
 ) -> Result<Workload> {
-    change(cloud, caller, name, None, "rollback", |_, record| {
+    change(cloud, caller, name, seen, "rollback", |snapshot, record| {
         let from = record.revision;
-        let to = record::roll_back(record, body.revision, None, &by(cloud, caller))?;
+        let state = snapshot.workload_states.get(&record.id);
+        let complete = state.map_or(&[][..], |state| &state.complete);
+        let to = record::roll_back(record, complete, body.revision, None, &by(cloud, caller))?;
         Ok(format!("from revision {from} to the template of revision {to}, as revision {}", record.revision))
     })
     .await
 }
 
-pub async fn promote(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Workload> {
-    change(cloud, caller, name, None, "promote", |snapshot, record| {
+pub async fn promote(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Workload> {
+    change(cloud, caller, name, seen, "promote", |snapshot, record| {
         let rollout = snapshot.workload_states.get(&record.id).and_then(|state| state.rollout.clone());
         let waits = record.spec.update.canary.is_some()
             && rollout.is_none_or(|rollout| rollout.revision != record.revision || !rollout.whole);
@@ -252,8 +272,8 @@ pub async fn promote(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Workl
     .await
 }
 
-pub async fn run(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Workload> {
-    change(cloud, caller, name, None, "run-asked", |snapshot, record| {
+pub async fn run(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Workload> {
+    change(cloud, caller, name, seen, "run-asked", |snapshot, record| {
         let overlap = match &record.spec.mode {
             Mode::Once { .. } => Overlap::Skip,
             Mode::Cron { overlap, .. } => *overlap,
@@ -337,12 +357,16 @@ pub fn revisions(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Vec<Workl
             members.into_iter().flat_map(|all| all.values()).filter_map(|e| e.instance.owner.as_ref());
         owners.filter(|owner| owner.revision == revision).count() as u32
     };
+    let state = snapshot.workload_states.get(&row.id);
+    let complete = |base: u64| state.is_some_and(|state| state.complete.contains(&base));
     let current = WorkloadRevision {
         revision: row.revision,
         created_at: row.revised_at,
         created_by: row.revised_by.clone(),
         instance: row.spec.instance.clone(),
         instances: count(row.revision),
+        complete: complete(row.base),
+        changes: Vec::new(),
         failed: None,
     };
     let earlier = row.earlier.iter().rev().map(|template| WorkloadRevision {
@@ -351,7 +375,52 @@ pub fn revisions(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Vec<Workl
         created_by: template.created_by.clone(),
         instance: template.instance.as_ref().clone(),
         instances: count(template.revision),
+        complete: complete(template.base),
+        changes: Vec::new(),
         failed: template.failed.clone(),
     });
-    Ok(std::iter::once(current).chain(earlier).collect())
+    let mut all: Vec<WorkloadRevision> = std::iter::once(current).chain(earlier).collect();
+    let images: Vec<_> =
+        std::iter::once(&row.image).chain(row.earlier.iter().rev().map(|template| &template.image)).collect();
+    for at in 1..all.len() {
+        all[at - 1].changes = changes(&all[at].instance, &all[at - 1].instance);
+        if all[at - 1].changes.is_empty() && images[at].id != images[at - 1].id {
+            all[at - 1].changes = vec!["~ the image has other contents under the same name".to_owned()];
+        }
+    }
+    Ok(all)
+}
+
+/// What differs between two templates, field by field.
+fn changes(old: &model::InstanceSpec, new: &model::InstanceSpec) -> Vec<String> {
+    let json = |spec: &model::InstanceSpec| serde_json::to_value(spec).unwrap_or_default();
+    api::diff::diff(&json(old), &json(new)).iter().map(ToString::to_string).collect()
+}
+
+/// Its phase, the revisions that were given up, and the first instances that are not well, with the decisions about them.
+pub fn why(cloud: &Cloud, caller: &Caller, name: &str) -> Result<WorkloadWhy> {
+    let snapshot = cloud.state.snapshot();
+    let row = find(&snapshot, caller, name)?;
+    let members = snapshot.members.get(&row.id).into_iter().flat_map(|all| all.values());
+    let unwell: Vec<_> = members.filter(|entry| !well(entry)).collect();
+    let revisions = revisions(cloud, caller, name)?;
+    Ok(WorkloadWhy {
+        workload: view::workload(&snapshot, row),
+        given_up: revisions.into_iter().filter(|revision| revision.failed.is_some()).collect(),
+        unwell: unwell.len() as u32,
+        instances: unwell.into_iter().take(EXPLAINED_MAX).map(super::instance::why_of).collect(),
+    })
+}
+
+/// Whether nothing about an instance needs explaining.
+fn well(entry: &Entry) -> bool {
+    let seen = entry.status.as_ref().and_then(|status| status.observed.as_ref());
+    match entry.phase() {
+        Phase::Running => {
+            seen.is_none_or(|seen| seen.health != Some(Health::Unhealthy) && seen.restarts == 0)
+        }
+        Phase::Exited => seen.is_some_and(|seen| seen.exit_code == Some(0)),
+        Phase::Deleting | Phase::Gone | Phase::Stopped | Phase::Stopping => true,
+        Phase::Pending | Phase::Placed | Phase::Creating | Phase::Failed | Phase::Lost => false,
+    }
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use api::Usage;
 use model::{AppId, InstanceId, Name, Result, TenantId, WorkloadId};
-use serde_json::Value;
-use store::Change;
+use store::{Body, Change};
 
 use super::feed::{Notice, NoticeBody};
 use super::snapshot::{Credential, Entry, Row, Snapshot, Versioned};
@@ -16,27 +15,28 @@ use crate::tables::{
 };
 
 /// Applies one change. A record that cannot be read is an error of the whole: half a state is worse than none.
-pub fn apply(snapshot: &mut Snapshot, change: Change) -> Result<Option<Notice>> {
-    let Change { seq, kind, id, version, record, .. } = change;
-    let body = record.map(|record| record.body);
+pub fn apply(snapshot: &mut Snapshot, change: &Change) -> Result<Option<Notice>> {
+    let Change { seq, kind, id, version, record } = change;
+    let (seq, version) = (*seq, *version);
+    let body = record.as_ref().map(|record| &record.body);
     let notice = match kind.as_str() {
-        kind::INSTANCE => instance(snapshot, &id, version, body)?,
-        kind::STATUS => status(snapshot, &id, body)?,
-        kind::ZONE => zone(snapshot, &id, version, body)?,
-        kind::REMOVED => removed(snapshot, &id, body)?,
-        kind::IMAGE => image(snapshot, &id, version, body)?,
-        kind::WORKLOAD => workload(snapshot, &id, version, body)?,
-        kind::WORKLOAD_STATE => workload_state(snapshot, &id, version, body)?,
-        kind::APP => app(snapshot, &id, version, body)?,
-        kind::TENANT => tenant(snapshot, &id, version, body)?,
-        kind::USER => user(snapshot, &id, version, body)?,
-        kind::SESSION => session(snapshot, &id, body)?,
-        kind::TOKEN => token(snapshot, &id, version, body)?,
-        kind::KEY => key(snapshot, &id, version, body)?,
-        kind::IDEMPOTENCY => idempotency(snapshot, id, body)?,
-        kind::GATE => gate(snapshot, &id, version, body.is_some())?,
-        kind::SERVER => keep(&mut snapshot.servers, id, version, body)?,
-        kind::DUTY => keep(&mut snapshot.duties, id, version, body)?,
+        kind::INSTANCE => instance(snapshot, id, version, body)?,
+        kind::STATUS => status(snapshot, id, body)?,
+        kind::ZONE => zone(snapshot, id, version, body)?,
+        kind::REMOVED => removed(snapshot, id, body)?,
+        kind::IMAGE => image(snapshot, id, version, body)?,
+        kind::WORKLOAD => workload(snapshot, id, version, body)?,
+        kind::WORKLOAD_STATE => workload_state(snapshot, id, version, body)?,
+        kind::APP => app(snapshot, id, version, body)?,
+        kind::TENANT => tenant(snapshot, id, version, body)?,
+        kind::USER => user(snapshot, id, version, body)?,
+        kind::SESSION => session(snapshot, id, body)?,
+        kind::TOKEN => token(snapshot, id, version, body)?,
+        kind::KEY => key(snapshot, id, version, body)?,
+        kind::IDEMPOTENCY => idempotency(snapshot, id.clone(), body)?,
+        kind::GATE => gate(snapshot, id, version, body.is_some())?,
+        kind::SERVER => keep(&mut snapshot.servers, id.clone(), version, body)?,
+        kind::DUTY => keep(&mut snapshot.duties, id.clone(), version, body)?,
         // Other crates may keep records of their own in the same store.
         _ => None,
     };
@@ -44,13 +44,13 @@ pub fn apply(snapshot: &mut Snapshot, change: Change) -> Result<Option<Notice>> 
     Ok(notice.map(|body| Notice { seq, body }))
 }
 
-fn row<T: crate::tables::Row>(version: i64, body: Value) -> Result<Row<T>> {
+fn row<T: crate::tables::Row>(version: i64, body: &Body) -> Result<Row<T>> {
     Ok(Versioned { version, value: Arc::new(decode(body)?) })
 }
 
 type Told = Result<Option<NoticeBody>>;
 
-fn instance(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn instance(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: InstanceId = id.parse()?;
     let mut new: Option<InstanceRecord> = body.map(decode).transpose()?;
     if let Some(new) = &mut new {
@@ -84,7 +84,7 @@ fn instance(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>
     Ok(Some(NoticeBody::InstanceGone(old)))
 }
 
-fn status(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
+fn status(snapshot: &mut Snapshot, id: &str, body: Option<&Body>) -> Told {
     let id: InstanceId = id.parse()?;
     let new: Option<Arc<StatusRecord>> = body.map(decode).transpose()?.map(Arc::new);
     let old = match &new {
@@ -101,7 +101,7 @@ fn status(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
     }
     entry_put(snapshot, &entry);
     // A status goes only together with its instance, which is told of by itself.
-    Ok(entry.status.is_some().then_some(NoticeBody::Instance(entry)))
+    Ok(entry.status.is_some().then_some(NoticeBody::Status(entry)))
 }
 
 fn entry_put(snapshot: &mut Snapshot, entry: &Entry) {
@@ -113,7 +113,7 @@ fn entry_put(snapshot: &mut Snapshot, entry: &Entry) {
     }
 }
 
-fn workload(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn workload(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: WorkloadId = id.parse()?;
     let Some(body) = body else {
         let Some(old) = snapshot.workloads.remove(&id) else { return Ok(None) };
@@ -135,7 +135,7 @@ fn workload(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>
     Ok(Some(NoticeBody::Workload(new)))
 }
 
-fn workload_state(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn workload_state(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: WorkloadId = id.parse()?;
     match body {
         Some(body) => snapshot.workload_states.insert(id.clone(), row::<WorkloadState>(version, body)?),
@@ -144,7 +144,7 @@ fn workload_state(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<
     Ok(snapshot.workloads.get(&id).cloned().map(NoticeBody::Workload))
 }
 
-fn app(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn app(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: AppId = id.parse()?;
     let Some(body) = body else {
         let Some(old) = snapshot.apps.remove(&id) else { return Ok(None) };
@@ -170,7 +170,7 @@ fn usage_change(snapshot: &mut Snapshot, entry: &Entry, by: Usage, more: bool) {
     change(&mut usage.memory.0, by.memory.0);
 }
 
-fn zone(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn zone(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id = id.parse()?;
     let Some(body) = body else {
         let Some(old) = snapshot.zones.remove(&id) else { return Ok(None) };
@@ -185,7 +185,7 @@ fn zone(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) ->
     Ok(Some(NoticeBody::Zone(new.value)))
 }
 
-fn removed(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
+fn removed(snapshot: &mut Snapshot, id: &str, body: Option<&Body>) -> Told {
     let id = id.parse()?;
     match body {
         Some(body) => snapshot.removed.insert(id, Arc::new(decode::<RemovedRecord>(body)?)),
@@ -194,7 +194,7 @@ fn removed(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
     Ok(None)
 }
 
-fn image(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn image(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: model::ImageId = id.parse()?;
     let index = |image: &ImageRecord| (image.tenant.clone(), image.name.clone());
     let Some(body) = body else {
@@ -208,7 +208,7 @@ fn image(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -
     Ok(Some(NoticeBody::Image(new)))
 }
 
-fn tenant(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn tenant(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: TenantId = id.parse()?;
     match body {
         Some(body) => {
@@ -229,7 +229,7 @@ fn tenant(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) 
     Ok(None)
 }
 
-fn user(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn user(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: model::UserId = id.parse()?;
     let index = |user: &UserRecord| -> (TenantId, Name) { (user.tenant.clone(), user.name.clone()) };
     match body {
@@ -247,7 +247,7 @@ fn user(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) ->
     Ok(None)
 }
 
-fn session(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
+fn session(snapshot: &mut Snapshot, id: &str, body: Option<&Body>) -> Told {
     let id: model::SessionId = id.parse()?;
     if let Some(old) = snapshot.sessions.remove(&id) {
         snapshot.credentials.remove(&old.hash);
@@ -260,7 +260,7 @@ fn session(snapshot: &mut Snapshot, id: &str, body: Option<Value>) -> Told {
     Ok(None)
 }
 
-fn token(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn token(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: model::TokenId = id.parse()?;
     if let Some(old) = snapshot.tokens.remove(&id) {
         snapshot.credentials.remove(&old.hash);
@@ -273,7 +273,7 @@ fn token(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -
     Ok(None)
 }
 
-fn key(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> Told {
+fn key(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id = model::AccessKeyId(id.to_owned());
     match body {
         Some(body) => snapshot.keys.insert(id, row::<KeyRecord>(version, body)?),
@@ -282,7 +282,7 @@ fn key(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<Value>) -> 
     Ok(None)
 }
 
-fn idempotency(snapshot: &mut Snapshot, id: String, body: Option<Value>) -> Told {
+fn idempotency(snapshot: &mut Snapshot, id: String, body: Option<&Body>) -> Told {
     match body {
         Some(body) => snapshot.idempotency.insert(id, decode::<IdempotencyRecord>(body)?.at),
         None => snapshot.idempotency.remove(&id),
@@ -295,7 +295,7 @@ fn keep<T: crate::tables::Row>(
     rows: &mut imbl::OrdMap<String, Row<T>>,
     id: String,
     version: i64,
-    body: Option<Value>,
+    body: Option<&Body>,
 ) -> Told {
     match body {
         Some(body) => rows.insert(id, row(version, body)?),

@@ -20,6 +20,8 @@ pub struct Notice {
 #[derive(Debug, Clone)]
 pub enum NoticeBody {
     Instance(Entry),
+    /// Only what became of it is new.
+    Status(Entry),
     InstanceGone(Row<InstanceRecord>),
     Image(Row<ImageRecord>),
     ImageGone(Row<ImageRecord>),
@@ -35,7 +37,7 @@ pub enum NoticeBody {
 impl NoticeBody {
     pub fn name(&self) -> &Name {
         match self {
-            Self::Instance(entry) => &entry.instance.name,
+            Self::Instance(entry) | Self::Status(entry) => &entry.instance.name,
             Self::InstanceGone(row) => &row.name,
             Self::Image(row) | Self::ImageGone(row) => &row.name,
             Self::Zone(zone) | Self::ZoneGone(zone) => &zone.name,

@@ -189,7 +189,7 @@ async fn load(store: &Store) -> Result<Snapshot> {
             version: record.version,
             record: Some(record),
         };
-        apply::apply(&mut snapshot, change)?;
+        apply::apply(&mut snapshot, &change)?;
     }
     snapshot.seq = seq;
     Ok(snapshot)
@@ -248,7 +248,7 @@ async fn follow_once(inner: &std::sync::Weak<Inner>, store: &Store, seq: &mut i6
         let mut next = inner.current.read().unwrap_or_else(PoisonError::into_inner).as_ref().clone();
         let mut notices = Vec::new();
         for change in batch {
-            notices.extend(apply::apply(&mut next, change)?);
+            notices.extend(apply::apply(&mut next, &change)?);
         }
         *seq = next.seq;
         inner.publish(next, notices);

@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use link::enroll::token_refused;
 use link::{Joiner, TokenBook, TokenRecord};
 use model::{Error, Result, ZoneId};
-use store::{CommitError, Txn};
+use store::{Body, CommitError, Txn};
 
 use super::TreeService;
 use crate::history::{Actor, Line, journal};
@@ -23,7 +23,9 @@ impl StoreBook {
         let state = &self.0.0.state;
         let record = state.store().get(kind::ENROLMENT, &digest).await.map_err(Error::from)?;
         let record = record.ok_or_else(token_refused)?;
-        let token: TokenRecord = serde_json::from_value(record.body)
+        let token: TokenRecord = record
+            .body
+            .read()
             .map_err(|e| Error::internal("an enrolment token cannot be read").because(e))?;
         token.check(&joiner)?;
         let id: ZoneId = joiner.identity.id.parse()?;
@@ -80,8 +82,7 @@ impl StoreBook {
 impl TokenBook for StoreBook {
     fn add(&self, record: TokenRecord) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let body = serde_json::to_value(&record).expect("a token record is plain data");
-            let txn = Txn::new().insert(kind::ENROLMENT, &record.digest, None, None, body);
+            let txn = Txn::new().insert(kind::ENROLMENT, &record.digest, None, None, Body::of(&record));
             self.0.0.state.commit(txn).await.map(drop)
         })
     }

@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use model::{InstanceEvent, Result};
-use store::Txn;
+use store::{CommitError, TXN_OPS_MAX, Txn};
 use tier::Decision;
 
 use super::TreeService;
 use super::core::Folded;
 use super::relay::not_here;
 use crate::history::{Actor, Line, journal};
+use crate::state::Snapshot;
 use crate::tables::{InstanceRecord, StatusRecord, encode, kind};
+
+/// Operations of several transactions that are tried as one; the fence needs one more.
+const JOINED_OPS_MAX: usize = TXN_OPS_MAX - 1;
 
 impl TreeService {
     /// Commits under the duty: refused when another server holds the tree.
@@ -20,18 +24,58 @@ impl TreeService {
         self.0.state.commit(fence.guard(txn)).await.map(drop)
     }
 
-    /// Commits each decision if the instance is still as it was when it was decided about; says whether all were kept.
-    pub(super) async fn commit_decided(&self, decided: Vec<(Decision, StatusRecord)>) -> bool {
-        let commits = decided.into_iter().map(|(decision, status)| async move {
-            match self.decision_txn(&decision, &status) {
-                Some(txn) => (self.commit(txn).await.is_ok(), decision, status),
-                None => (false, decision, status),
+    /// Commits each of the transactions, as one where that works; says which were kept.
+    async fn commit_each(&self, txns: Vec<Txn>) -> Vec<bool> {
+        let mut kept = Vec::with_capacity(txns.len());
+        let mut rest = txns.into_iter().peekable();
+        while rest.peek().is_some() {
+            let (mut part, mut ops) = (Vec::new(), 0);
+            while let Some(next) =
+                rest.next_if(|next| part.is_empty() || ops + next.ops().len() <= JOINED_OPS_MAX)
+            {
+                ops += next.ops().len();
+                part.push(next);
             }
-        });
-        let done = join_all(commits).await;
-        let all_kept = done.iter().all(|(kept, ..)| *kept);
+            kept.extend(self.commit_part(part).await);
+        }
+        kept
+    }
+
+    async fn commit_part(&self, part: Vec<Txn>) -> Vec<bool> {
+        let Some(fence) = self.0.seat.borrow().clone() else { return vec![false; part.len()] };
+        let try_commit = |txn| self.0.state.try_commit(fence.guard(txn));
+        let whole = part.iter().cloned().fold(Txn::new(), Txn::and);
+        let error = match try_commit(whole).await {
+            Ok(_) => return vec![true; part.len()],
+            Err(error) => error,
+        };
+        if part.len() == 1 || matches!(error, CommitError::Unavailable(_) | CommitError::Full(_)) {
+            tracing::warn!(%error, count = part.len(), "what the tree knows was not kept; once more");
+            return vec![false; part.len()];
+        }
+        // One of them met a change of somebody else; it alone is not kept.
+        let each = join_all(part.into_iter().map(try_commit)).await;
+        each.into_iter().map(|done| done.is_ok()).collect()
+    }
+
+    /// Commits each decision if the instance is still as it was when it was decided about; says whether all were kept.
+    pub(super) async fn commit_decided(&self, decided: Vec<(Decision, Arc<StatusRecord>)>) -> bool {
+        let snapshot = self.0.state.snapshot();
+        let mut txns = Vec::with_capacity(decided.len());
+        let mut asked = Vec::with_capacity(decided.len());
+        for (decision, status) in decided {
+            match self.decision_txn(&snapshot, &decision, &status) {
+                Some(txn) => {
+                    txns.push(txn);
+                    asked.push((decision, status));
+                }
+                None => self.core().rejected(&decision),
+            }
+        }
+        let kept = self.commit_each(txns).await;
+        let all_kept = kept.iter().all(|kept| *kept);
         let mut core = self.core();
-        for (kept, decision, status) in done {
+        for ((decision, status), kept) in asked.into_iter().zip(kept) {
             if kept {
                 core.committed(&decision, status);
             } else {
@@ -41,8 +85,7 @@ impl TreeService {
         all_kept
     }
 
-    fn decision_txn(&self, decision: &Decision, status: &StatusRecord) -> Option<Txn> {
-        let snapshot = self.0.state.snapshot();
+    fn decision_txn(&self, snapshot: &Snapshot, decision: &Decision, status: &StatusRecord) -> Option<Txn> {
         let record = snapshot.instances.get(&decision.id)?;
         let txn = Txn::new().check(kind::INSTANCE, &record.id, Some(record.version));
         let (what, message) = match &decision.explanation.chosen {
@@ -64,32 +107,32 @@ impl TreeService {
 
     /// Commits what is newly known; says whether all of it was kept.
     pub(super) async fn commit_folded(&self, folded: Vec<Folded>) -> bool {
-        let commits = folded.into_iter().map(|item| async move {
-            let kept = match self.folded_txn(&item) {
-                Some(txn) => self.commit(txn).await,
+        let snapshot = self.0.state.snapshot();
+        let (mut txns, mut told) = (Vec::new(), Vec::new());
+        for item in folded {
+            match self.folded_txn(&snapshot, &item) {
+                Some(txn) => {
+                    txns.push(txn);
+                    told.push(item);
+                }
                 // The record is gone already; so is the news.
-                None => return (true, item),
-            };
-            if let Err(error) = &kept {
-                tracing::warn!(%error, instance = %item.status.id, "what is known was not kept; once more");
+                None => self.core().folded(&item),
             }
-            (kept.is_ok(), item)
-        });
-        let done = join_all(commits).await;
-        let all_kept = done.iter().all(|(kept, _)| *kept);
+        }
+        let kept = self.commit_each(txns).await;
+        let all_kept = kept.iter().all(|kept| *kept);
         let mut core = self.core();
-        for (kept, item) in done {
+        for (item, kept) in told.iter().zip(kept) {
             if kept {
-                core.folded(&item);
+                core.folded(item);
             } else {
-                core.fold_again(&item);
+                core.fold_again(item);
             }
         }
         all_kept
     }
 
-    fn folded_txn(&self, item: &Folded) -> Option<Txn> {
-        let snapshot = self.0.state.snapshot();
+    fn folded_txn(&self, snapshot: &Snapshot, item: &Folded) -> Option<Txn> {
         let record = snapshot.instances.get(&item.status.id)?;
         let node = item.status.observed.as_ref().and_then(|seen| seen.node.clone());
         let who = Actor { who: node.map_or_else(|| "root".to_owned(), |node| node.to_string()), from: None };
@@ -108,7 +151,13 @@ impl TreeService {
         if let Some(message) = snapshot.statuses.get(&record.id).and_then(|old| lost(old, &item.status)) {
             txn = self.with_line(txn, record, &Actor::root(), "instance.unplaced", message);
         }
-        Some(txn.put(kind::STATUS, &record.id, Some(record.tenant.as_str()), None, encode(&item.status)))
+        Some(txn.put(
+            kind::STATUS,
+            &record.id,
+            Some(record.tenant.as_str()),
+            None,
+            encode(item.status.as_ref()),
+        ))
     }
 
     fn with_event(&self, txn: Txn, record: &InstanceRecord, who: &Actor, event: &InstanceEvent) -> Txn {
@@ -141,5 +190,36 @@ fn line_of<'a>(record: &'a InstanceRecord, what: &'a str, message: String) -> Li
         id: record.id.as_str(),
         name: record.name.as_str(),
         message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::ImageStore;
+    use crate::state::State;
+    use crate::tree::TreeConfig;
+    use serde_json::json;
+    use store::Store;
+
+    fn put(id: impl ToString) -> Txn {
+        Txn::new().put(kind::PROBE, id, None, None, json!({}))
+    }
+
+    #[tokio::test]
+    async fn what_met_another_change_does_not_keep_the_others_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (store, clock) = (Store::memory(), Arc::new(work::SystemClock));
+        let state = State::open(store.clone()).await.expect("opens");
+        let images = ImageStore::open(folder.path()).expect("opens");
+        let tree = TreeService::open(state, images, clock, TreeConfig::default()).await.expect("opens");
+        let raced = Txn::new().check(kind::PROBE, "a", Some(7)).and(put("b"));
+        assert_eq!(tree.commit_each(vec![put("c"), raced, put("d")]).await, [true, false, true]);
+        let ids = |records: Vec<store::Record>| records.into_iter().map(|one| one.id).collect::<Vec<_>>();
+        assert_eq!(ids(store.list(kind::PROBE).await.expect("lists")), ["c", "d"]);
+        // More than one transaction may hold.
+        let many = TXN_OPS_MAX + 5;
+        assert_eq!(tree.commit_each((0..many).map(put).collect()).await, vec![true; many]);
+        assert_eq!(store.list(kind::PROBE).await.expect("lists").len(), many + 2);
     }
 }

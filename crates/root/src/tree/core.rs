@@ -2,11 +2,12 @@
 //! the time, commits what comes out, and says whether that worked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::exchange::{Ack, Revision};
 use model::{
-    Assignment, ChildId, Desired, Facts, Generation, InstanceEvent, InstanceId, Observed, Phase, Run,
-    Timestamp, ZoneId,
+    Assignment, ChildId, Desired, Facts, Generation, InstanceEvent, InstanceId, Observed, ObservedInstance,
+    Phase, Run, Timestamp, ZoneId,
 };
 use tier::{ChildStatus, Decision, Parent, ParentConfig, Place};
 
@@ -18,7 +19,7 @@ const CLOCK_BACK_MAX_MS: i64 = 1_000;
 /// What is newly known of one instance, to be committed.
 #[derive(Debug, Clone)]
 pub struct Folded {
-    pub status: StatusRecord,
+    pub status: Arc<StatusRecord>,
     /// Events not seen before, oldest first.
     pub events: Vec<InstanceEvent>,
     /// Gone everywhere, as was asked: both records go.
@@ -27,7 +28,7 @@ pub struct Folded {
 
 pub struct Core {
     parent: Parent,
-    statuses: BTreeMap<InstanceId, StatusRecord>,
+    statuses: BTreeMap<InstanceId, Arc<StatusRecord>>,
     dirty: BTreeSet<InstanceId>,
     /// The latest time of the wall clock that was written.
     wall: Option<Timestamp>,
@@ -41,7 +42,7 @@ impl Core {
     // ---- records ------------------------------------------------------
 
     /// Puts back an instance with its status, as the store has them.
-    pub fn restore(&mut self, record: &InstanceRecord, status: Option<StatusRecord>) {
+    pub fn restore(&mut self, record: &InstanceRecord, status: Option<Arc<StatusRecord>>) {
         let Some(status) = status else { return self.take(record) };
         let place =
             status.zone.as_ref().map(|zone| Place { child: zone.into(), generation: status.generation });
@@ -68,7 +69,7 @@ impl Core {
     }
 
     pub fn status(&self, id: &InstanceId) -> Option<&StatusRecord> {
-        self.statuses.get(id)
+        self.statuses.get(id).map(Arc::as_ref)
     }
 
     // ---- zones ----------------------------------------------------------
@@ -157,7 +158,12 @@ impl Core {
 
     /// Lets leases lapse, then places what waits: each decision with the status to commit for it. Leases run by
     /// `now`; `wall` is what people read.
-    pub fn decide(&mut self, now: Timestamp, wall: Timestamp, most: usize) -> Vec<(Decision, StatusRecord)> {
+    pub fn decide(
+        &mut self,
+        now: Timestamp,
+        wall: Timestamp,
+        most: usize,
+    ) -> Vec<(Decision, Arc<StatusRecord>)> {
         let fold = self.parent.expire(now);
         self.dirty.extend(fold.changed);
         let decisions = self.parent.decide(now, most);
@@ -166,11 +172,11 @@ impl Core {
     }
 
     /// The decision writes the status record, so nothing else may until it is committed or rejected.
-    fn with_status(&mut self, mut decision: Decision, wall: Timestamp) -> (Decision, StatusRecord) {
+    fn with_status(&mut self, mut decision: Decision, wall: Timestamp) -> (Decision, Arc<StatusRecord>) {
         self.dirty.remove(&decision.id);
-        decision.explanation.at = wall;
+        Arc::make_mut(&mut decision.explanation).at = wall;
         let old = self.statuses.get(&decision.id);
-        let mut status = old.cloned().unwrap_or_else(|| fresh(&decision.id, wall));
+        let mut status = old.map_or_else(|| fresh(&decision.id, wall), |old| StatusRecord::clone(old));
         status.explanation = Some(decision.explanation.clone());
         status.changed_at = wall;
         status.phase = Phase::Pending;
@@ -182,11 +188,14 @@ impl Core {
             status.observed = None;
             status.events_seen = 0;
         }
-        (decision, status)
+        // As it is seen once it is confirmed, so that this need not be written again.
+        let (id, generation, phase) = (&decision.id, status.generation, status.phase);
+        status.observed.get_or_insert_with(|| ObservedInstance::new(id.clone(), generation, phase));
+        (decision, Arc::new(status))
     }
 
     /// The decision is in the store: the zone may hear of it.
-    pub fn committed(&mut self, decision: &Decision, status: StatusRecord) {
+    pub fn committed(&mut self, decision: &Decision, status: Arc<StatusRecord>) {
         self.statuses.insert(decision.id.clone(), status);
         self.parent.confirm(decision);
         self.dirty.insert(decision.id.clone());
@@ -238,25 +247,28 @@ impl Core {
     fn fold_one(&self, id: &InstanceId, wall: Timestamp) -> Option<Folded> {
         let mut view = self.parent.view(id)?;
         let old = self.statuses.get(id);
-        let mut status = old.cloned().unwrap_or_else(|| fresh(id, wall));
         let gone = self.parent.gone(id);
         let place = self.parent.place_of(id);
-        status.zone = place.and_then(|place| place.child.as_str().parse().ok());
-        status.generation = place.map_or(status.generation, |place| place.generation);
-        view.generation = status.generation;
-        let events: Vec<InstanceEvent> = std::mem::take(&mut view.events)
-            .into_iter()
-            .filter(|event| event.seq > status.events_seen)
-            .collect();
-        status.events_seen = events.last().map_or(status.events_seen, |event| event.seq);
-        status.phase = view.phase;
-        status.observed = Some(view);
-        let as_known = |old: &StatusRecord| same(old, &status) && old.changed_at <= wall;
+        let known = old.map_or_else(Generation::default, |old| old.generation);
+        view.generation = place.map_or(known, |place| place.generation);
+        let events_seen = old.map_or(0, |old| old.events_seen);
+        let events: Vec<InstanceEvent> =
+            std::mem::take(&mut view.events).into_iter().filter(|event| event.seq > events_seen).collect();
+        let status = StatusRecord {
+            id: id.clone(),
+            zone: place.and_then(|place| place.child.as_str().parse().ok()),
+            generation: view.generation,
+            phase: view.phase,
+            explanation: old.and_then(|old| old.explanation.clone()),
+            events_seen: events.last().map_or(events_seen, |event| event.seq),
+            changed_at: wall,
+            observed: Some(view),
+        };
+        let as_known = |old: &Arc<StatusRecord>| same(old, &status) && old.changed_at <= wall;
         if !gone && old.is_some_and(as_known) && events.is_empty() {
             return None;
         }
-        status.changed_at = wall;
-        Some(Folded { status, events, gone })
+        Some(Folded { status: Arc::new(status), events, gone })
     }
 
     /// It is in the store.

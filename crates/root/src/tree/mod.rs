@@ -293,6 +293,8 @@ impl TreeService {
             for notice in notices {
                 match notice.body {
                     NoticeBody::Instance(entry) => core.take(&entry.instance),
+                    // Only this tree writes what became of instances.
+                    NoticeBody::Status(_) => {}
                     NoticeBody::InstanceGone(record) => core.forget(&record.id),
                     NoticeBody::Zone(zone) => core.zone_take(&zone, self.steady()),
                     NoticeBody::ZoneGone(zone) => {
@@ -326,7 +328,7 @@ impl TreeService {
         for (id, record) in &snapshot.instances {
             match core.status(id) {
                 Some(_) => core.take(record),
-                None => core.restore(record, snapshot.statuses.get(id).map(|status| status.as_ref().clone())),
+                None => core.restore(record, snapshot.statuses.get(id).cloned()),
             }
         }
         for id in core.ids() {

@@ -78,6 +78,7 @@ mod tests {
             reserved: model::Resources::ZERO,
             instances: 0,
             resting: 0,
+            version: 0,
             mode: model::PlaceMode::Open,
             left: None,
             remaining: Vec::new(),

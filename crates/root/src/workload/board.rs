@@ -37,7 +37,7 @@ impl Board {
             };
             for notice in notices {
                 match notice.body {
-                    NoticeBody::Instance(entry) => {
+                    NoticeBody::Instance(entry) | NoticeBody::Status(entry) => {
                         self.mark(entry.instance.owner.as_ref().map(|o| o.workload.clone()))
                     }
                     NoticeBody::InstanceGone(row) => {

@@ -147,7 +147,7 @@ impl Controller {
             Some((to, why)) => {
                 let mut new = WorkloadRecord::clone(row);
                 let by = By { who: WHO, at: self.cloud.now() };
-                record::roll_back(&mut new, Some(*to), Some(why.clone()), &by)?;
+                record::roll_back(&mut new, &[], Some(*to), Some(why.clone()), &by)?;
                 Txn::new().update(kind::WORKLOAD, &row.id, row.version, encode(&new))
             }
             None => Txn::new().check(kind::WORKLOAD, &row.id, Some(row.version)),

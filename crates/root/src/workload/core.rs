@@ -43,7 +43,7 @@ pub use scale::Usage;
 const SHORT_LIFE_MS: i64 = 60_000;
 /// How long such a one stays before it is replaced.
 const REPLACE_PAUSE_MS: i64 = 10_000;
-/// Restarts of an instance after which its revision counts as broken.
+/// Restarts of an instance, or starts that failed, after which its revision counts as broken.
 const RESTARTS_BROKEN: u64 = 3;
 
 /// One instance of the workload.
@@ -62,6 +62,10 @@ pub struct Seen {
     pub health: Option<Health>,
     pub exit_code: Option<i32>,
     pub restarts: u64,
+    /// Ends and failed starts in a row.
+    pub failures: u64,
+    /// It ended, and nobody below starts it again.
+    pub finished: bool,
     pub node: Option<Name>,
     pub pin: Option<Pin>,
     pub message: Option<String>,
@@ -166,6 +170,8 @@ impl Seen {
             health: observed.and_then(|seen| seen.health),
             exit_code: observed.and_then(|seen| seen.exit_code),
             restarts: observed.map_or(0, |seen| seen.restarts),
+            failures: observed.map_or(0, |seen| seen.failures),
+            finished: observed.is_some_and(|seen| seen.finished),
             node: observed.and_then(|seen| seen.node.clone()),
             pin: pin.map(|(zone, node)| Pin { zone, node }),
             message: (phase != Phase::Running).then(|| view::instance_message(entry)).flatten(),
@@ -198,7 +204,8 @@ impl Seen {
     /// Something is wrong with what it runs, not with where it is.
     fn broken(&self) -> bool {
         self.health == Some(Health::Unhealthy)
-            || self.restarts >= RESTARTS_BROKEN
+            || self.restarts.max(self.failures) >= RESTARTS_BROKEN
+            || (self.phase == Phase::Exited && self.finished)
             || (self.phase == Phase::Exited && self.exit_code.is_some_and(|code| code != 0))
     }
 
@@ -280,6 +287,7 @@ pub fn step(look: &Look<'_>) -> Plan {
         runs_begun: 0,
         run_last: 0,
         ticked_at: None,
+        complete: Vec::new(),
         status: api::WorkloadStatus::default(),
     });
     let mut plan = Plan {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use model::exchange::{Ask, InstanceUsage, NodeReport};
 use model::{
-    Error, InstanceId, InstanceSpec, Mode, PlaceMode, Result, Timestamp, WorkloadId, WorkloadSpec, ZoneId,
+    Error, InstanceId, InstanceSpec, LatencyTerm, Mode, PlaceMode, Result, Timestamp, WorkloadId,
+    WorkloadSpec, ZoneId,
 };
 use work::Wake;
 
@@ -297,7 +298,14 @@ fn node_fits(zone: &ZoneRecord, node: &NodeReport, spec: &InstanceSpec) -> bool 
         .as_ref()
         .filter(|term| term.required)
         .is_none_or(|term| area.is_some_and(|area| term.area().touches(&area)));
+    let near = |term: &LatencyTerm| match &term.place {
+        Some(place) => {
+            facts.legs.get(place).is_some_and(|leg| leg.min_us <= term.max_ms.saturating_mul(1000))
+        }
+        None => true,
+    };
     inside
+        && constraints.latency.iter().filter(|term| term.required).all(near)
         && constraints.node.as_deref().is_none_or(|name| name == facts.name.as_str())
         && constraints.arch.is_none_or(|arch| facts.archs.contains(&arch))
         && facts.runtimes.contains(&spec.runtime)

@@ -35,7 +35,7 @@ const TICK_MAX: Duration = Duration::from_secs(5);
 /// Pause after something could not be committed.
 const RETRY_MS: i64 = 200;
 /// A workload of so many instances rests for a millisecond after each look.
-const INSTANCES_PER_MS: usize = 100;
+const INSTANCES_PER_MS: usize = 50;
 
 /// Runs for ever; acts while this server has the duty.
 pub async fn run(cloud: Shared) {

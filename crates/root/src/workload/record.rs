@@ -88,16 +88,18 @@ pub fn spec_set(
     Ok(())
 }
 
-/// Goes back to an earlier template, as a new revision. `failed` says why the current one is given up.
+/// Goes back to an earlier template, as a new revision: the one asked for, or the last that was `complete`.
+/// `failed` says why the current one is given up.
 pub fn roll_back(
     record: &mut WorkloadRecord,
+    complete: &[u64],
     to: Option<u64>,
     failed: Option<String>,
     by: &By<'_>,
 ) -> Result<u64> {
     let template = match to {
         Some(to) => record.earlier.iter().find(|template| template.revision == to),
-        None => earlier_good(record),
+        None => stable(record, complete),
     };
     let Some(template) = template.cloned() else {
         return Err(match to {
@@ -105,15 +107,27 @@ pub fn roll_back(
                 Error::conflict(format!("revision {to} is the current one")).at("revision")
             }
             Some(to) => Error::not_found(format!("revision {to} of '{}'", record.name)).at("revision"),
-            None => Error::conflict("there is no other revision to go back to"),
+            None => {
+                Error::conflict("no other revision of it was ever complete, so there is none to go back to")
+                    .hint("name one with revision; GET …/revisions and 'banyan workload revisions' list them")
+            }
         });
     };
+    if template.base == record.base {
+        return Err(Error::conflict(format!(
+            "revision {} has the template that is current now; nothing would change",
+            template.revision
+        ))
+        .at("revision"));
+    }
     record.rolled_back = failed.clone().map(|why| RolledBack { revision: record.revision, why });
     earlier_push(record, failed);
     let mut spec = WorkloadSpec::clone(&record.spec);
     spec.instance = InstanceSpec::clone(&template.instance);
     record.spec = spec.into();
     revision_next(record, template.image, Some(template.base), by);
+    // It was tried before, so it is not tried on a few first.
+    record.promoted = record.revision;
     Ok(template.revision)
 }
 
@@ -125,9 +139,30 @@ fn revision_next(record: &mut WorkloadRecord, image: Arc<ImageManifest>, base: O
     record.revised_by = by.who.to_owned();
 }
 
-/// The newest earlier template that is another than the current one and was not given up.
-pub fn earlier_good(record: &WorkloadRecord) -> Option<&TemplateRecord> {
-    record.earlier.iter().rev().find(|template| template.base != record.base && template.failed.is_none())
+/// Earlier templates that are others than the current one and were not given up, newest first.
+fn others(record: &WorkloadRecord) -> impl Iterator<Item = &TemplateRecord> {
+    let other = |template: &&TemplateRecord| template.base != record.base && template.failed.is_none();
+    record.earlier.iter().rev().filter(other)
+}
+
+/// The newest other template of which all instances were once available.
+pub fn stable<'a>(record: &'a WorkloadRecord, complete: &[u64]) -> Option<&'a TemplateRecord> {
+    others(record).find(|template| complete.contains(&template.base))
+}
+
+/// What instances are made from that are not to be of the current template: the stable one, or the newest other
+/// while nothing was ever complete.
+pub fn before<'a>(record: &'a WorkloadRecord, complete: &[u64]) -> Option<&'a TemplateRecord> {
+    stable(record, complete).or_else(|| others(record).next())
+}
+
+/// Notes that all instances of the current template are available, and forgets templates that are not known any more.
+pub fn complete_note(record: &WorkloadRecord, complete: &mut Vec<u64>) {
+    if !complete.contains(&record.base) {
+        complete.push(record.base);
+        let known = |base: &u64| *base == record.base || record.earlier.iter().any(|t| t.base == *base);
+        complete.retain(known);
+    }
 }
 
 fn earlier_push(record: &mut WorkloadRecord, failed: Option<String>) {

@@ -38,7 +38,7 @@ async fn secrets_are_not_in_the_store() {
         .await
         .unwrap();
     let (records, _) = world.cloud.state.store().load().await.unwrap();
-    let all = records.iter().map(|record| record.body.to_string()).collect::<String>();
+    let all = records.iter().map(|record| record.body.text()).collect::<String>();
     for secret in [
         &world.credentials.password,
         &world.credentials.token,

@@ -194,3 +194,31 @@ async fn a_status_without_its_instance_goes() {
     assert!(world.cloud.state.snapshot().statuses.is_empty());
     assert_eq!(world.cloud.healer.counts().1, 1);
 }
+
+#[tokio::test]
+async fn orders_to_nodes_take_the_version_that_was_seen() {
+    let world = World::new().await;
+    let node = world.admin.node_get("node-1").await.unwrap();
+    let set = api::PlaceModeSet { mode: PlaceMode::Cordoned, force: false };
+    let error = world.admin.node_mode_if("node-1", &set, node.version + 1).await.unwrap_err();
+    assert_eq!(error.kind, model::ErrorKind::VersionMismatch, "{error}");
+    let labels = api::NodeLabels { set: [("disk".to_owned(), "ssd".to_owned())].into(), unset: vec![] };
+    let changed = world.admin.node_labels("node-1", &labels).await.unwrap();
+    assert_ne!(changed.version, node.version);
+    let error = world.admin.node_mode_if("node-1", &set, node.version).await.unwrap_err();
+    assert_eq!(error.kind, model::ErrorKind::VersionMismatch, "{error}");
+    assert_eq!(world.admin.node_get("node-1").await.unwrap().mode, PlaceMode::Open, "nothing was changed");
+    let done = world.admin.node_mode_if("node-1", &set, changed.version).await.unwrap();
+    assert_eq!(done.mode, PlaceMode::Cordoned);
+}
+
+#[tokio::test]
+async fn the_only_root_server_is_listed_with_every_duty() {
+    let world = World::new().await;
+    let servers = world.admin.server_list().await.unwrap();
+    assert_eq!(servers.len(), 1);
+    assert_eq!((servers[0].this, servers[0].duties.join(" ")), (true, "tree workloads sweep".to_owned()));
+    let health = world.admin.platform_health().await.unwrap();
+    let check = health.checks.iter().find(|check| check.name == "server").expect("it is in the health");
+    assert!(check.message.contains("holds tree, workloads, sweep"), "{}", check.message);
+}

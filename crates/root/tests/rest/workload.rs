@@ -430,3 +430,91 @@ async fn bad_input_changes_nothing() {
     let taken = world.admin.workload_create(&ask_for("web", 0)).await.unwrap_err();
     assert_eq!(taken.kind, ErrorKind::Conflict);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_take_the_version_that_was_seen() {
+    let world = World::new().await;
+    let tree = tree(&world);
+    let client = &world.admin;
+    client.workload_create(&ask_for("web", 2)).await.unwrap();
+    let seen = until(client, "web", "available", is(WorkloadPhase::Available)).await;
+    let three = serde_json::json!({"replicas": 3});
+    let stale = Some(seen.version + 1);
+    let orders = [("scale", three.clone()), ("rollback", serde_json::json!({"revision": 1}))];
+    let plain = ["restart", "pause", "resume", "promote", "run"].map(|verb| (verb, serde_json::json!({})));
+    for (verb, body) in orders.into_iter().chain(plain) {
+        let error = client.workload_order("web", verb, &body, stale).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::VersionMismatch, "{verb}: {error}");
+    }
+    assert_eq!(client.workload_get("web").await.unwrap().version, seen.version, "nothing was changed");
+    client.workload_order("web", "scale", &three, Some(seen.version)).await.unwrap();
+    tree.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revisions_say_what_differs_and_why_says_what_is_wrong() {
+    let world = World::new().await;
+    let tree = tree(&world);
+    let client = &world.admin;
+    client.workload_create(&ask_for("web", 2)).await.unwrap();
+    let seen = until(client, "web", "available", is(WorkloadPhase::Available)).await;
+    let mut spec = seen.spec.clone();
+    spec.instance.env.insert("FATE".into(), "fails".into());
+    spec.instance.restart = RestartPolicy::Never;
+    spec.instance.memory = model::Bytes::mib(64);
+    client.workload_update("web", &WorkloadUpdate { spec }, None).await.unwrap();
+    until(client, "web", "back", |found| found.revision == 3 && found.status.available == 2).await;
+    let revisions = client.workload_revisions("web").await.unwrap();
+    let second = &revisions[1];
+    assert_eq!((second.revision, second.complete, revisions[2].complete), (2, false, true));
+    let changes = second.changes.join("\n");
+    assert!(
+        changes.contains("+ env") && changes.contains("memory") && changes.contains("restart"),
+        "{changes}"
+    );
+    assert!(revisions[2].changes.is_empty(), "the first has nothing before it");
+    let why = client.workload_why("web").await.unwrap();
+    assert_eq!((why.workload.revision, why.given_up.len(), why.unwell), (3, 1, 0));
+    assert!(why.given_up[0].failed.as_deref().unwrap().contains("broke"), "{:?}", why.given_up);
+
+    let mut slow = ask_for("slow", 1);
+    slow.spec.instance.env.insert("FATE".into(), "slow".into());
+    client.workload_create(&slow).await.unwrap();
+    until(client, "slow", "begun", |found| found.status.instances == 1).await;
+    let why = client.workload_why("slow").await.unwrap();
+    assert_eq!((why.unwell, why.instances.len()), (1, 1));
+    let missing = client.workload_why("nobody").await.unwrap_err();
+    assert_eq!(missing.kind, ErrorKind::NotFound);
+    tree.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_is_refused_terms_that_mean_nothing_for_it() {
+    let world = World::new().await;
+    let mut ask = ask_for("probe", 1);
+    ask.spec.mode = Mode::Daemon;
+    let term = |workload: bool| model::LatencyTerm {
+        place: (!workload).then(|| "sea".to_owned()),
+        workload: workload.then(|| "web".to_owned()),
+        max_ms: 5,
+        required: true,
+    };
+    let refused = async |ask: &WorkloadCreate, field: &str| {
+        let error = world.admin.workload_create(ask).await.unwrap_err();
+        assert_eq!(error.field.as_deref(), Some(field), "{error}");
+    };
+    ask.spec.update.max_surge = Amount::Count(1);
+    refused(&ask, "spec.update.max_surge").await;
+    ask.spec.update.max_surge = Amount::Count(0);
+    ask.spec.update.max_unavailable = Amount::Count(0);
+    refused(&ask, "spec.update.max_unavailable").await;
+    ask.spec.update.max_unavailable = Amount::Count(1);
+    ask.spec.instance.constraints.latency = vec![term(true)];
+    refused(&ask, "spec.instance.constraints.latency").await;
+    // A place that no node has measured matches no node.
+    ask.spec.instance.constraints.latency = vec![term(false)];
+    world.admin.workload_create(&ask).await.unwrap();
+    let says =
+        |found: &Workload| found.status.message.as_deref().unwrap_or_default().contains("no node matches");
+    until(&world.admin, "probe", "without a node", says).await;
+}

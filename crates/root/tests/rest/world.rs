@@ -161,6 +161,7 @@ impl FakeZone {
             reserved: Resources::ZERO,
             instances: 3,
             resting: 0,
+            version: 7 + self.labels.len() as i64,
             mode: self.mode,
             left: None,
             remaining: Vec::new(),

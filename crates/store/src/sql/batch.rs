@@ -170,38 +170,37 @@ async fn counters_read<'a>(
 pub(super) async fn write(connection: &mut AnyConnection, outcome: &Outcome) -> Result<(), Error> {
     let plan = &outcome.plan;
     let (puts, deletes): (Vec<_>, Vec<_>) =
-        plan.finals().into_iter().partition(|effect| effect.change.record.is_some());
+        plan.finals().into_iter().partition(|change| change.record.is_some());
     RECORD_DELETE
-        .execute(connection, &deletes, |values, effect| {
-            values.text(&effect.change.kind).text(&effect.change.id);
+        .execute(connection, &deletes, |values, change| {
+            values.text(&change.kind).text(&change.id);
         })
         .await?;
     RECORD_UNNAME
-        .execute(connection, &plan.renamed_among(&puts), |values, effect| {
-            values.text(&effect.change.kind).text(&effect.change.id);
+        .execute(connection, &plan.renamed_among(&puts), |values, change| {
+            values.text(&change.kind).text(&change.id);
         })
         .await?;
     RECORD_PUT
-        .execute(connection, &puts, |values, effect| {
-            let Some(record) = &effect.change.record else { return };
+        .execute(connection, &puts, |values, change| {
+            let Some(record) = &change.record else { return };
             values.text(&record.kind).text(&record.id).text(record.tenant.as_deref().unwrap_or(""));
-            values.text_or_null(record.name.as_deref()).number(record.version).text(&effect.text);
+            values.text_or_null(record.name.as_deref()).number(record.version).text(record.body.text());
         })
         .await?;
     CHANGE_ADD
-        .execute(connection, &plan.effects, |values, effect| {
-            let record = effect.change.record.as_ref();
-            values.number(effect.change.seq).text(&effect.change.kind).text(&effect.change.id);
+        .execute(connection, &plan.changes, |values, change| {
+            let record = change.record.as_ref();
+            values.number(change.seq).text(&change.kind).text(&change.id);
             values.text(record.and_then(|record| record.tenant.as_deref()).unwrap_or(""));
             values.text_or_null(record.and_then(|record| record.name.as_deref()));
-            values.text_or_null(record.map(|_| &*effect.text));
+            values.text_or_null(record.map(|record| record.body.text()));
         })
         .await?;
     JOURNAL_ADD
-        .execute(connection, &plan.journal, |values, appended| {
-            let row = &appended.row;
+        .execute(connection, &plan.journal, |values, row| {
             values.number(row.seq).number(row.at_us).text(row.tenant.as_deref().unwrap_or(""));
-            values.text(&row.subject).text(&appended.text);
+            values.text(&row.subject).text(row.body.text());
         })
         .await?;
     let counters: Vec<_> = outcome.counters.iter().collect();

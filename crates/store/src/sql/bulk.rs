@@ -4,6 +4,8 @@
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::{AnyConnection, Arguments, AssertSqlSafe, Error};
 
+use super::dialect::Dialect;
+
 /// Rows per statement, largest first; the last must be 1.
 const SIZES: [usize; 4] = [128, 32, 8, 1];
 
@@ -68,8 +70,9 @@ impl Bulk {
     where
         T: Sync,
     {
+        let dialect = Dialect::of(connection);
         for chunk in chunks(rows) {
-            let (sql, arguments) = self.statement(chunk, &bind)?;
+            let (sql, arguments) = self.statement(dialect, chunk, &bind)?;
             sqlx::query_with(AssertSqlSafe(sql), arguments).execute(&mut *connection).await?;
         }
         Ok(())
@@ -85,8 +88,9 @@ impl Bulk {
         T: Sync,
     {
         let mut found = Vec::new();
+        let dialect = Dialect::of(connection);
         for chunk in chunks(rows) {
-            let (sql, arguments) = self.statement(chunk, &bind)?;
+            let (sql, arguments) = self.statement(dialect, chunk, &bind)?;
             found.extend(sqlx::query_with(AssertSqlSafe(sql), arguments).fetch_all(&mut *connection).await?);
         }
         Ok(found)
@@ -94,6 +98,7 @@ impl Bulk {
 
     fn statement<T>(
         &self,
+        dialect: Dialect,
         rows: &[T],
         bind: &impl Fn(&mut Values, &T),
     ) -> Result<(String, AnyArguments), Error> {
@@ -101,22 +106,44 @@ impl Bulk {
         for row in rows {
             bind(&mut values, row);
         }
-        Ok((self.sql(rows.len()), values.finish()?))
+        Ok((self.sql(dialect, rows.len()), values.finish()?))
     }
 
     /// The text has only our own constants and placeholders in it.
-    fn sql(&self, count: usize) -> String {
-        let place = |row: usize, columns: usize, column: usize| format!("${}", row * columns + column + 1);
-        let values = |row: usize, columns: usize| {
-            let cells: Vec<String> = (0..columns).map(|column| place(row, columns, column)).collect();
-            format!("({})", cells.join(","))
+    fn sql(&self, dialect: Dialect, count: usize) -> String {
+        let mut sql = format!("{} ", self.before);
+        let mut number = 0;
+        let mut place = |sql: &mut String| {
+            number += 1;
+            match dialect {
+                // A numbered one would be looked up by its name for every value, in a list of all of them.
+                Dialect::Sqlite => sql.push('?'),
+                Dialect::Postgres => sql.push_str(&format!("${number}")),
+            }
         };
-        let key = |row: usize| format!("(kind = {} AND id = {})", place(row, 2, 0), place(row, 2, 1));
-        let rows: String = match self.rows {
-            Rows::Values(columns) => (0..count).map(|row| values(row, columns)).collect::<Vec<_>>().join(","),
-            Rows::Keys => (0..count).map(key).collect::<Vec<_>>().join(" OR "),
-        };
-        format!("{} {rows} {}", self.before, self.after)
+        for row in 0..count {
+            match self.rows {
+                Rows::Values(columns) => {
+                    sql.push_str(if row == 0 { "(" } else { ",(" });
+                    for column in 0..columns {
+                        if column > 0 {
+                            sql.push(',');
+                        }
+                        place(&mut sql);
+                    }
+                }
+                Rows::Keys => {
+                    sql.push_str(if row == 0 { "(kind = " } else { " OR (kind = " });
+                    place(&mut sql);
+                    sql.push_str(" AND id = ");
+                    place(&mut sql);
+                }
+            }
+            sql.push(')');
+        }
+        sql.push(' ');
+        sql.push_str(self.after);
+        sql
     }
 }
 

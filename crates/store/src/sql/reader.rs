@@ -2,14 +2,13 @@
 
 use std::future::Future;
 
-use serde_json::Value;
 use sqlx::any::AnyRow;
 use sqlx::{AnyPool, AssertSqlSafe, Error, Row};
 
 use super::batch::tenant;
 use super::dialect::Dialect;
 use crate::limits::READ_TIMEOUT;
-use crate::{Change, JournalQuery, JournalRow, Record, StoreError};
+use crate::{Body, Change, JournalQuery, JournalRow, Record, StoreError};
 
 #[derive(Clone)]
 pub(crate) struct Reader {
@@ -113,21 +112,12 @@ impl Reader {
     }
 
     fn record(&self, row: &AnyRow) -> Result<Record, StoreError> {
-        let read = || {
-            let (kind, id, tenant) = (row.try_get(0)?, row.try_get(1)?, tenant(row, 2)?);
-            let record = Record {
-                kind,
-                id,
-                tenant,
-                name: row.try_get(3)?,
-                version: row.try_get(4)?,
-                body: Value::Null,
-            };
-            Ok((record, row.try_get::<String, _>(5)?))
-        };
-        let (record, text) = read().map_err(|error| self.dialect.store_error(error))?;
-        let body = parse(&text, &record.kind, &record.id)?;
-        Ok(Record { body, ..record })
+        let failed = |error| self.dialect.store_error(error);
+        let (kind, id): (String, String) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+        let (tenant, name) = (tenant(row, 2).map_err(failed)?, row.try_get(3).map_err(failed)?);
+        let (version, text) = (row.try_get(4).map_err(failed)?, row.try_get(5).map_err(failed)?);
+        let body = body(text, &kind, &id)?;
+        Ok(Record { kind, id, tenant, name, version, body })
     }
 
     fn change(&self, row: &AnyRow) -> Result<Change, StoreError> {
@@ -143,7 +133,7 @@ impl Reader {
         };
         let (mut change, tenant, name, text) = read().map_err(|error| self.dialect.store_error(error))?;
         if let Some(text) = text {
-            let body = parse(&text, &change.kind, &change.id)?;
+            let body = body(text, &change.kind, &change.id)?;
             let (kind, id, version) = (change.kind.clone(), change.id.clone(), change.version);
             change.record = Some(Record { kind, id, tenant, name, version, body });
         }
@@ -151,18 +141,16 @@ impl Reader {
     }
 
     fn journal_row(&self, row: &AnyRow) -> Result<JournalRow, StoreError> {
-        let read = || {
-            let (seq, at_us, tenant, subject) =
-                (row.try_get(0)?, row.try_get(1)?, tenant(row, 2)?, row.try_get(3)?);
-            Ok((JournalRow { seq, at_us, tenant, subject, body: Value::Null }, row.try_get::<String, _>(4)?))
-        };
-        let (journal, text) = read().map_err(|error| self.dialect.store_error(error))?;
-        let body = parse(&text, "journal row", &journal.subject)?;
-        Ok(JournalRow { body, ..journal })
+        let failed = |error| self.dialect.store_error(error);
+        let (seq, at_us) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+        let tenant = tenant(row, 2).map_err(failed)?;
+        let (subject, text): (String, String) =
+            (row.try_get(3).map_err(failed)?, row.try_get(4).map_err(failed)?);
+        let body = body(text, "journal row", &subject)?;
+        Ok(JournalRow { seq, at_us, tenant, subject, body })
     }
 }
 
-fn parse(text: &str, kind: &str, id: &str) -> Result<Value, StoreError> {
-    serde_json::from_str(text)
-        .map_err(|error| StoreError::Corrupt(format!("{kind} {id} is damaged: {error}")))
+fn body(text: String, kind: &str, id: &str) -> Result<Body, StoreError> {
+    Body::from_text(text).map_err(|error| StoreError::Corrupt(format!("{kind} {id} is damaged: {error}")))
 }

@@ -122,7 +122,7 @@ impl Writer {
         }
         match self.apply(&works).await {
             Ok(outcome) => {
-                self.feed.publish(outcome.plan.effects);
+                self.feed.publish(outcome.plan.changes);
                 for (work, answer) in works.into_iter().zip(outcome.answers) {
                     work.answer(answer);
                 }

@@ -14,7 +14,7 @@ fn entry(number: i64) -> JournalEntry {
         at_us: number * 1000,
         tenant,
         subject: format!("s{}", number % 2),
-        body: json!({ "number": number }),
+        body: json!({ "number": number }).into(),
     }
 }
 

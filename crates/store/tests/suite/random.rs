@@ -16,7 +16,7 @@ fn op(random: &mut StdRng, head: i64) -> Op {
     let tenant = [None, Some("t".to_owned())][random.random_range(0..2)].clone();
     let name = random.random_bool(0.7).then(|| format!("n{}", random.random_range(0..5)));
     let version = random.random_range((head - 12).max(0)..=head);
-    let body = json!(random.random::<u32>());
+    let body = json!(random.random::<u32>()).into();
     match random.random_range(0..10) {
         0..=1 => Op::Insert { kind, id, tenant, name, body },
         2..=4 => Op::Put { kind, id, tenant, name, body },

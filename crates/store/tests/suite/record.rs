@@ -23,7 +23,7 @@ fn taken(kind: &str, tenant: Option<&str>, name: &str) -> CommitError {
 }
 
 async fn body(store: &Store, kind: &str, id: &str) -> Option<Value> {
-    store.get(kind, id).await.unwrap().map(|record| record.body)
+    store.get(kind, id).await.unwrap().map(|record| record.body.value())
 }
 
 pub async fn writes_are_read(place: &Place) {
@@ -110,7 +110,7 @@ async fn increment(store: Store, steps: u64) {
     for _ in 0..steps {
         loop {
             let record = store.get("k", "sum").await.unwrap().unwrap();
-            let next = json!(record.body.as_u64().unwrap() + 1);
+            let next = json!(record.body.value().as_u64().unwrap() + 1);
             match store.commit(Txn::new().update("k", "sum", record.version, next)).await {
                 Ok(_) => break,
                 Err(error) => assert_eq!(error, mismatch("k", "sum")),
@@ -203,8 +203,12 @@ pub async fn names_move_within_a_batch(place: &Place) {
 pub async fn transactions_are_whole(place: &Place) {
     let store = place.open().await;
     store.commit(Txn::new().insert("k", "fixed", None, None, json!(0))).await.unwrap();
-    let entry =
-        |subject: &str| JournalEntry { at_us: 1, tenant: None, subject: subject.into(), body: json!({}) };
+    let entry = |subject: &str| JournalEntry {
+        at_us: 1,
+        tenant: None,
+        subject: subject.into(),
+        body: json!({}).into(),
+    };
     let tries = (0..40).map(|number| {
         let good = number % 2 == 0;
         let txn = Txn::new()
@@ -231,7 +235,7 @@ pub async fn transactions_are_whole(place: &Place) {
     assert_eq!(seqs, (1..=20).map(|place| 1 + 2 * place).collect::<Vec<_>>());
     let store = place.reopen(store).await;
     let numbers: Vec<u64> =
-        store.list("k").await.unwrap().iter().map(|record| record.body.as_u64().unwrap()).collect();
+        store.list("k").await.unwrap().iter().map(|record| record.body.value().as_u64().unwrap()).collect();
     assert_eq!(numbers.len(), 41);
     assert!(numbers.iter().all(|number| number % 2 == 0));
     let rows = store.journal(JournalQuery::default()).await.unwrap();

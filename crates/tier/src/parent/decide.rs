@@ -1,6 +1,8 @@
 //! Placing what waits. Deciding does no I/O: decisions are data that the owner
 //! commits, and then confirms or rejects.
 
+use std::sync::Arc;
+
 use model::{
     ChildId, Explanation, Generation, InstanceId, ObservedInstance, Outcome, Phase, Run, Timestamp, Verdict,
 };
@@ -18,7 +20,7 @@ pub struct Decision {
     pub id: InstanceId,
     /// Where to; nothing when no child fits.
     pub place: Option<Place>,
-    pub explanation: Explanation,
+    pub explanation: Arc<Explanation>,
 }
 
 impl Parent {
@@ -89,9 +91,10 @@ impl Parent {
         let held = self.wants.get_mut(id)?;
         let same =
             |old: &Explanation| old.chosen == explanation.chosen && old.verdicts == explanation.verdicts;
-        if place.is_none() && held.explanation.as_ref().is_some_and(same) {
+        if place.is_none() && held.explanation.as_deref().is_some_and(same) {
             return None;
         }
+        let explanation = Arc::new(explanation);
         held.explanation = Some(explanation.clone());
         Some(Decision { id: id.clone(), place, explanation })
     }

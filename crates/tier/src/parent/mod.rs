@@ -20,6 +20,7 @@ mod rest;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::constraint::Labels;
 use model::exchange::{Remaining, Revision};
@@ -119,7 +120,7 @@ pub(crate) struct Held {
     pub seen: Option<ObservedInstance>,
     /// Children that refused it.
     pub avoid: Vec<Avoided>,
-    pub explanation: Option<Explanation>,
+    pub explanation: Option<Arc<Explanation>>,
     pub deciding: bool,
     pub gone: bool,
     /// Why its child was told to drop it, until the child says that it has.

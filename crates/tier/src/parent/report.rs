@@ -33,7 +33,7 @@ impl Parent {
     }
 
     pub fn explanation(&self, id: &InstanceId) -> Option<&Explanation> {
-        self.wants.get(id)?.explanation.as_ref()
+        self.wants.get(id)?.explanation.as_deref()
     }
 
     /// Whether a wanted removal is done everywhere.
@@ -151,6 +151,7 @@ impl Parent {
             facts.cordoned |= state.mode != PlaceMode::Open;
             Some(NodeReport {
                 id: id.to_string(),
+                version: state.version(),
                 facts,
                 alive: state.alive,
                 last_seen: state.last_seen,
@@ -215,9 +216,26 @@ impl Parent {
         total
     }
 
+    /// Differs when the mode or the labels that operators gave to a child do.
+    pub fn child_version(&self, child: &ChildId) -> Option<i64> {
+        Some(self.children.get(child)?.version())
+    }
+
     /// When anything was last heard of a child, since this parent began.
     pub fn child_last_seen(&self, child: &ChildId) -> Option<Timestamp> {
         self.children.get(child).filter(|state| state.heard).map(|state| state.last_seen)
+    }
+}
+
+impl super::ChildState {
+    fn version(&self) -> i64 {
+        let text = format!("{:?} {} {:?}", self.mode, self.force, self.labels);
+        // FNV-1a; the same for the same words in every process.
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        // Of a size that every reader of JSON can count to.
+        (hash >> 12) as i64
     }
 }
 

@@ -92,7 +92,7 @@ impl World {
         for _ in 0..6 {
             let step = self.core.step(NOW);
             self.disk.apply(&step.writes);
-            self.core.committed(&step.decisions);
+            self.core.committed(&step.decisions, NOW);
             for (id, node) in &mut self.nodes {
                 follow(&mut self.core, id, node);
             }
@@ -265,4 +265,24 @@ fn who_gives_way_says_so_and_is_refused_upwards() {
     assert!(seen.refused);
     let message = seen.message.clone().unwrap_or_default();
     assert!(message.starts_with("gave way to i-2 (priority 10 over 0); no node of east fits"), "{message}");
+}
+
+#[test]
+fn that_it_has_a_node_is_told_after_a_while_and_what_the_node_says_at_once() {
+    let mut zone = World::new();
+    let node = zone.node("n1", 8);
+    // A node that is slow to say anything.
+    let mut slow = zone.nodes.remove(&node).expect("is there");
+    zone.tell(vec![assignment(1, |_| {}), assignment(2, |_| {})]);
+    assert_eq!((zone.place(1), zone.phase(1)), (Some(node.clone()), None));
+    let due = zone.core.next_deadline().expect("it is looked at again");
+    assert!(due <= NOW.plus_ms(PLACED_TOLD_AFTER_MS));
+    let mut seen =
+        ObservedInstance::new(InstanceId::from_random(1), Generation { major: 1, minor: 1 }, Phase::Running);
+    seen.node = Some("n1".parse().expect("a name"));
+    slow.observe(seen);
+    zone.core.node_observed(&node, slow.report_whole(), NOW);
+    assert_eq!((zone.phase(1), zone.phase(2)), (Some(Phase::Running), None));
+    zone.core.step(due);
+    assert_eq!((zone.phase(1), zone.phase(2)), (Some(Phase::Running), Some(Phase::Placed)));
 }

@@ -7,10 +7,10 @@ use model::{ErrorKind, Name, Role};
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
-use crate::manifest::diff::diff;
 use crate::manifest::{AppSpec, Body, Resource, UserSpec, WorkloadManifest};
 use crate::output::{Format, data};
 use crate::session::json;
+use api::diff::diff;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {

@@ -93,6 +93,12 @@ pub struct InstanceOptions {
     /// Failures in this time after the start do not count.
     #[arg(long, value_name = "TIME", value_parser = parse::duration, requires = "probe", help_heading = "Health")]
     health_grace: Option<Duration>,
+    /// Environment variable to take away; may be repeated.
+    #[arg(long, value_name = "KEY", help_heading = "Process")]
+    unset_env: Vec<String>,
+    /// Label to take away; may be repeated.
+    #[arg(long, value_name = "KEY", help_heading = "Place")]
+    unlabel: Vec<String>,
     /// Label KEY=VALUE of the instance; may be repeated.
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = parse::pair, help_heading = "Place")]
     label: Vec<(String, String)>,
@@ -196,6 +202,20 @@ fn once(option: &str, pairs: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
+fn take_away(
+    option: &str,
+    what: &str,
+    from: &mut std::collections::BTreeMap<String, String>,
+    keys: &[String],
+) -> Result<()> {
+    for key in keys {
+        if from.remove(key).is_none() {
+            return Err(Failure::new(format!("there is no {what} '{key}' to take away")).at(option));
+        }
+    }
+    Ok(())
+}
+
 impl InstanceOptions {
     /// Whether the restart policy is given, and so is not for others to choose.
     pub const fn restart_given(&self) -> bool {
@@ -219,6 +239,8 @@ impl InstanceOptions {
         once("--env", &self.env)?;
         once("--label", &self.label)?;
         once("--node-label", &self.node_label)?;
+        take_away("--unset-env", "environment variable", &mut spec.env, &self.unset_env)?;
+        take_away("--unlabel", "label", &mut spec.labels, &self.unlabel)?;
         spec.env.extend(self.env.iter().cloned());
         spec.labels.extend(self.label.iter().cloned());
         self.place(spec);

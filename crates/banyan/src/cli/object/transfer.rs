@@ -78,10 +78,9 @@ async fn whole(
 ) -> Result<()> {
     let file = tokio::fs::File::open(from).await.map_err(|error| at(from, error))?;
     let sent = sent.clone();
-    let stream = tokio_util::io::ReaderStream::with_capacity(file, CHUNK)
-        .inspect_ok(move |chunk| {
-            sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-        });
+    let stream = tokio_util::io::ReaderStream::with_capacity(file, CHUNK).inspect_ok(move |chunk| {
+        sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+    });
     s3.put(&to.bucket, &to.key, length, headers, stream).await?;
     Ok(())
 }

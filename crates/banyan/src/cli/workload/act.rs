@@ -1,5 +1,7 @@
 //! Orders to workloads that are there: scale, restart, pause, resume, roll back, promote, run, delete.
 
+use std::time::Duration;
+
 use api::Workload;
 use clap::Args;
 
@@ -10,6 +12,9 @@ use crate::output::text::plural;
 use crate::output::{self, Format, data, note};
 use crate::session::Session;
 use crate::wait::workload::{Goal, state, wait};
+
+/// Waited beyond what a workload allows itself, so that its own word on a failure is heard.
+const SLACK: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 pub struct OneArguments {
@@ -38,7 +43,7 @@ pub struct ScaleArguments {
 pub struct RollbackArguments {
     /// Name, id, or the beginning of an id.
     workload: String,
-    /// Revision to go back to; the one before when absent.
+    /// Revision to go back to; when absent, the last of which all instances were once available.
     #[arg(long, value_name = "NUMBER")]
     revision: Option<u64>,
     #[command(flatten)]
@@ -83,6 +88,10 @@ pub async fn one(session: &Session, act: Act, args: OneArguments) -> Result<()> 
         Act::Run => Goal::Ran { after: before.status.last_run_at },
         _ => Goal::settled(&after),
     };
+    if after.version == before.version {
+        note(format!("workload {}: nothing was changed; it is so already", after.name));
+        return show::show(session, &after).await;
+    }
     // A pause holds as soon as it is ordered.
     match act {
         Act::Pause => {
@@ -97,6 +106,9 @@ pub async fn scale(session: &Session, args: ScaleArguments) -> Result<()> {
     let before = find(session, &args.workload).await?;
     let replicas = args.count.or(args.replicas).expect("clap asks for one of them");
     let after = session.client.workload_scale(before.name.as_str(), replicas).await?;
+    if after.version == before.version {
+        note(format!("workload {}: nothing was changed; it should have {replicas} already", after.name));
+    }
     let goal = Goal::settled(&after);
     finish(session, after, goal, &args.waiting).await
 }
@@ -109,10 +121,22 @@ pub async fn rollback(session: &Session, args: RollbackArguments) -> Result<()> 
     finish(session, after, goal, &args.waiting).await
 }
 
+/// How long an order may take by the workload's own terms before it has failed; it is waited for longer than that.
+fn needs(workload: &Workload) -> Duration {
+    let update = &workload.spec.update;
+    let hold = update.canary.as_ref().and_then(|canary| canary.hold_ms).unwrap_or(0);
+    let run = workload.spec.mode.run().and_then(|run| run.deadline_ms).unwrap_or(0);
+    Duration::from_millis(update.deadline_ms.max(run).saturating_add(hold)) + SLACK
+}
+
 /// Waits as asked, which says what came of it; programs get the whole.
 pub async fn finish(session: &Session, workload: Workload, goal: Goal, waiting: &Waiting) -> Result<()> {
     let name = workload.name.to_string();
-    let workload = match waiting.limit() {
+    if workload.spec.paused {
+        note(format!("workload {name} is paused: this takes effect with: banyan workload resume {name}"));
+        return show::show(session, &workload).await;
+    }
+    let workload = match waiting.limit_or(needs(&workload)) {
         None => {
             note(format!("workload {name}: asked for; see: banyan workload get {name}"));
             workload

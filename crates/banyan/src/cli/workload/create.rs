@@ -1,5 +1,6 @@
 //! `banyan workload create` and `update`: options become a spec, or change one.
 
+use api::diff::diff;
 use api::{Workload, WorkloadCreate, WorkloadUpdate};
 use clap::Args;
 use model::{ErrorKind, InstanceSpec, Name, WorkloadSpec};
@@ -9,7 +10,6 @@ use super::{act, find, show};
 use crate::cli::Waiting;
 use crate::cli::instance::options::InstanceOptions;
 use crate::failure::{Failure, Result};
-use crate::manifest::diff::diff;
 use crate::output::{Format, data, note};
 use crate::session::{Session, json};
 use crate::wait::workload::Goal;
@@ -25,6 +25,7 @@ const UPDATE_HELP: &str = "\
 Examples:
   banyan workload update web --image web-2 --canary 1 --canary-hold 30s
   banyan workload update web --memory 64MiB --max-unavailable 1 --no-wait
+  banyan workload update web --env LEVEL=debug --unset-env PROXY --unlabel team
   banyan workload update web -- httpd -f -p 8080";
 
 /// How often an update is tried again when somebody else changed the workload in between.
@@ -117,6 +118,10 @@ pub async fn update(session: &Session, args: UpdateArguments) -> Result<()> {
         let lines: String = changes.iter().map(|change| format!("{change}\n")).collect();
         note(format!("workload {}: would be changed (nothing was changed)", seen.name));
         return data(&lines);
+    }
+    if changes.is_empty() {
+        note(format!("workload {}: nothing was changed; what is given is what it is", seen.name));
+        return show::show(session, &seen).await;
     }
     let changed = put(session, seen, WorkloadUpdate { spec }).await?;
     let goal = Goal::settled(&changed);

@@ -75,13 +75,15 @@ const INSTANCE_COLUMNS: [Column<Instance>; 8] = [
     Column::new("MESSAGE", |i| i.message.clone().unwrap_or_default()),
 ];
 
-const REVISION_COLUMNS: [Column<WorkloadRevision>; 7] = [
+const REVISION_COLUMNS: [Column<WorkloadRevision>; 9] = [
     Column::new("REVISION", |r| r.revision.to_string()),
     Column::new("INSTANCES", |r| r.instances.to_string()),
     Column::new("IMAGE", |r| r.instance.image.clone()),
     Column::new("COMMAND", |r| command(&r.instance.command)),
     Column::new("BY", |r| r.created_by.clone()),
     Column::new("AGE", |r| age_now(r.created_at)),
+    Column::new("COMPLETE", |r| if r.complete { "yes" } else { "no" }.to_owned()),
+    Column::new("CHANGES", |r| r.changes.join("; ")),
     Column::new("FAILED", |r| r.failed.clone().unwrap_or_default()),
 ];
 

@@ -20,6 +20,8 @@ const CLOCK_OFF_MS: u64 = 2_000;
 const CLOCK_BAD_MS: u64 = 30_000;
 /// Certificates are renewed long before this share of their life is left.
 const CERTIFICATE_SOON_MS: i64 = link::limits::CERT_VALID.as_millis() as i64 / 4;
+/// A root server that beat longer ago than this is late.
+const SERVER_LATE_MS: i64 = 3_000;
 const CERTIFICATE_URGENT_MS: i64 = 3 * DAY_MS;
 /// A history that reaches back less than this forgets too fast.
 const HISTORY_SHORT_MS: i64 = DAY_MS;
@@ -67,6 +69,19 @@ pub fn duty(name: &str, holder: Option<&str>, at: Timestamp) -> Check {
         None => Check::new("duty", "root", Light::Red, format!("{name}: nobody holds it"), at).hint(
             "another server takes it over within seconds; if it lasts, see the logs of the root servers",
         ),
+    }
+}
+
+/// A server that does not beat is forgotten by the others after a few seconds; until then it is late.
+pub fn server(server: &api::Server, at: Timestamp) -> Check {
+    let silent = at.ms_since(server.last_heard).max(0);
+    let duties = if server.duties.is_empty() { "nothing".to_owned() } else { server.duties.join(", ") };
+    let (since, heard) = (lasting(at.ms_since(server.since).max(0)), lasting(silent));
+    let message = format!("{}: there for {since}, heard {heard} ago, holds {duties}", server.name);
+    match silent > SERVER_LATE_MS {
+        true => Check::new("server", "root", Light::Yellow, message, at)
+            .hint("another server takes over what it holds within seconds; look after it"),
+        false => Check::new("server", "root", Light::Green, message, at),
     }
 }
 

@@ -60,6 +60,7 @@ async fn root_checks(cloud: &Cloud, at: Timestamp) -> Vec<Check> {
         };
         checks.push(judge::duty(name, holder, at));
     }
+    checks.extend(cloud.duties.servers(at).iter().map(|server| judge::server(server, at)));
     for (what, until) in cloud.tree.certificates() {
         checks.push(judge::certificate("root", &what, until, at));
     }

@@ -10,7 +10,7 @@ use model::{InstanceId, WorkloadPhase};
 use super::rollout::{self, Counts};
 use super::service::leaving;
 use super::{Create, Look, Node, Plan, Seen};
-use crate::workload::record::{Pin, earlier_good};
+use crate::workload::record::{Pin, before};
 
 /// How soon it is looked for the nodes again while they are not known.
 const NODES_RETRY_MS: i64 = 1_000;
@@ -46,6 +46,12 @@ pub fn step(look: &Look<'_>, plan: &mut Plan) {
     look.look_when_available(plan, &here);
     rollout::phase(look, plan, &counts);
     let status = &mut plan.state.status;
+    if wanted == 0 && status.message.is_none() {
+        status.message = Some(match nodes.len() {
+            0 => "no node matches what it asks of one; it comes to those that will".to_owned(),
+            count => format!("of the {count} nodes that match none takes instances: cordoned or silent"),
+        });
+    }
     (status.wanted, status.available, status.updated) =
         (wanted, old_available + new_available, new.len() as u32);
 }
@@ -79,7 +85,7 @@ fn fill(
 ) -> u32 {
     let leaving: BTreeSet<&Pin> =
         look.instances.iter().filter(|seen| seen.going()).filter_map(|seen| seen.pin.as_ref()).collect();
-    let old = earlier_good(look.record).map(|template| template.revision);
+    let old = before(look.record, &plan.state.complete).map(|template| template.revision);
     let mut new = 0;
     for node in nodes.values().filter(|node| node.open && node.alive && !held.contains(&node.pin)) {
         let revision = match old {

@@ -4,7 +4,7 @@ use model::{Timestamp, WorkloadPhase};
 
 use super::{Look, Plan, Seen};
 use crate::tables::Rollout;
-use crate::workload::record::earlier_good;
+use crate::workload::record::{complete_note, stable};
 
 /// The numbers of one look.
 pub struct Counts<'a> {
@@ -29,12 +29,15 @@ pub fn follow(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>) -> u32 {
         }
         before => begin(look, before.as_ref(), counts),
     };
+    clock(look, &mut rollout);
+    scaled(&mut rollout, counts.wanted);
     let progress =
         counts.new_available > rollout.available_most || (counts.old.len() as u32) < rollout.old_least;
     rollout.available_most = rollout.available_most.max(counts.new_available);
     rollout.old_least = rollout.old_least.min(counts.old.len() as u32);
-    if progress || look.record.spec.paused {
+    if progress {
         rollout.progress_at = look.now;
+        rollout.paused_at = rollout.paused_at.map(|_| look.now);
     }
     let most_new = canary(look, plan, &mut rollout, counts);
     if counts.done() && rollout.whole && !rollout.done {
@@ -44,11 +47,35 @@ pub fn follow(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>) -> u32 {
             plan.lines.push(("workload.updated", format!("all are of revision {}", rollout.revision)));
         }
     }
+    if rollout.done && counts.wanted > 0 && counts.done() {
+        complete_note(look.record, &mut plan.state.complete);
+    }
     if !rollout.done && !look.record.spec.paused && rollout.canary_since.is_none() {
         fails(look, plan, &mut rollout, counts);
     }
     plan.state.rollout = Some(rollout);
     most_new
+}
+
+/// A pause stops the time; it goes on where it stood.
+fn clock(look: &Look<'_>, rollout: &mut Rollout) {
+    if look.record.spec.paused {
+        rollout.paused_at.get_or_insert(look.now);
+    } else if let Some(since) = rollout.paused_at.take() {
+        let stood_ms = look.now.ms_since(since).max(0);
+        rollout.progress_at = rollout.progress_at.plus_ms(stood_ms);
+        rollout.canary_since = rollout.canary_since.map(|at| at.plus_ms(stood_ms));
+    }
+}
+
+/// What goes because less is wanted is no progress.
+fn scaled(rollout: &mut Rollout, wanted: u32) {
+    let fewer = rollout.wanted.saturating_sub(wanted);
+    if fewer > 0 {
+        rollout.old_least = rollout.old_least.saturating_sub(fewer);
+        rollout.available_most = rollout.available_most.min(wanted);
+    }
+    rollout.wanted = wanted;
 }
 
 fn begin(look: &Look<'_>, before: Option<&Rollout>, counts: &Counts<'_>) -> Rollout {
@@ -59,7 +86,8 @@ fn begin(look: &Look<'_>, before: Option<&Rollout>, counts: &Counts<'_>) -> Roll
     let canary = few.is_some_and(|few| (counts.new.len() as u32) < few.max(1))
         && !counts.old.is_empty()
         && !restarted
-        && record.rolled_back.is_none();
+        && record.rolled_back.is_none()
+        && record.promoted != record.revision;
     Rollout {
         revision: record.revision,
         restart: record.restart_count,
@@ -68,6 +96,9 @@ fn begin(look: &Look<'_>, before: Option<&Rollout>, counts: &Counts<'_>) -> Roll
         available_most: counts.new_available,
         old_least: counts.old.len() as u32,
         canary_since: None,
+        canaries: few.unwrap_or(0).max(1),
+        wanted: counts.wanted,
+        paused_at: None,
         whole: !canary,
         done: false,
         failed: None,
@@ -80,7 +111,12 @@ fn canary(look: &Look<'_>, plan: &mut Plan, rollout: &mut Rollout, counts: &Coun
         rollout.canary_since = None;
         return counts.wanted;
     };
-    let few = policy.instances.of_up(counts.wanted).max(1).min(counts.wanted);
+    // Those that a new number adds are of the revision that is known to work.
+    let few = match rollout.canaries {
+        0 => policy.instances.of_up(counts.wanted).max(1),
+        canaries => canaries,
+    }
+    .min(counts.wanted);
     if look.record.spec.paused {
         return few;
     }
@@ -109,12 +145,13 @@ fn canary(look: &Look<'_>, plan: &mut Plan, rollout: &mut Rollout, counts: &Coun
 fn fails(look: &Look<'_>, plan: &mut Plan, rollout: &mut Rollout, counts: &Counts<'_>) {
     let policy = &look.record.spec.update;
     let goal = policy.rollback && look.record.rolled_back.is_none();
-    let back = earlier_good(look.record).filter(|_| goal && !is_restart(look, rollout)).map(|t| t.revision);
+    let known = stable(look.record, &plan.state.complete).filter(|_| !is_restart(look, rollout));
+    let back = known.filter(|_| goal).map(|template| template.revision);
     let deadline = rollout.progress_at.plus_ms(policy.deadline_ms as i64);
     if rollout.failed.is_none() {
         let broken = counts.new.iter().filter(|seen| seen.broken()).count();
-        // Where there is a way back, what breaks at once need not be waited for.
-        if back.is_some() && broken > 0 && broken * 2 >= counts.new.len() {
+        // Where another revision is known to work, what breaks at once need not be waited for.
+        if known.is_some() && broken > 0 && broken * 2 >= counts.new.len() {
             rollout.failed = Some(sentence(look, counts, "of the new instances broke", broken));
         } else if deadline <= look.now {
             let missing = counts.wanted.saturating_sub(counts.new_available) as usize;
@@ -167,6 +204,7 @@ pub fn phase(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>) {
         _ => WorkloadPhase::Updating,
     };
     let message = match (&rollout.failed, back, phase) {
+        (_, _, WorkloadPhase::Paused) => paused(counts),
         (Some(why), ..) => Some(why.clone()),
         (None, Some(back), WorkloadPhase::RollingBack) => {
             Some(format!("revision {} was given up: {}", back.revision, back.why))
@@ -184,6 +222,19 @@ pub fn phase(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>) {
 fn held_until(look: &Look<'_>, rollout: &Rollout) -> Option<Timestamp> {
     let hold = look.record.spec.update.canary.as_ref()?.hold_ms?;
     Some(rollout.canary_since?.plus_ms(hold as i64))
+}
+
+/// What a pause holds up.
+fn paused(counts: &Counts<'_>) -> Option<String> {
+    let (old, new) = (counts.old.len() as u32, counts.new.len() as u32);
+    let mut held = Vec::new();
+    if old + new != counts.wanted {
+        held.push(format!("{} instances are wanted and {} are there", counts.wanted, old + new));
+    }
+    if old > 0 {
+        held.push(format!("{old} are not of the newest revision"));
+    }
+    (!held.is_empty()).then(|| format!("{}; nothing is made or removed until it is resumed", held.join(", ")))
 }
 
 /// What the first one that is not available says.

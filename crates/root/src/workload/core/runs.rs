@@ -11,6 +11,7 @@ use model::{InstanceId, Mode, Phase, RestartPolicy, WorkloadPhase};
 
 use super::{Create, Look, Plan, Seen};
 use crate::tables::RunRecord;
+use crate::workload::record::complete_note;
 
 /// Ended instances of a run that are kept to look at.
 const KEPT_PER_RUN_MAX: u32 = 10;
@@ -205,6 +206,9 @@ fn end(look: &Look<'_>, plan: &mut Plan, run: &mut RunRecord, error: Option<Stri
         None => ("workload.run-done", format!("run {}: {} ended well", run.number, run.succeeded)),
         Some(error) => ("workload.run-failed", format!("run {}: {error}", run.number)),
     });
+    if error.is_none() {
+        complete_note(look.record, &mut plan.state.complete);
+    }
     run.ended_at = Some(look.now);
     run.error = error;
 }
@@ -253,6 +257,10 @@ fn status(look: &Look<'_>, plan: &mut Plan, runs: &[RunRecord], policy: &RunPoli
         let stuck = look.instances.iter().filter(|seen| !seen.going() && !seen.counted && !seen.well());
         stuck.filter(|seen| seen.message.is_some()).map(Seen::says).next()
     };
-    let message = if phase == WorkloadPhase::Active { trouble() } else { error };
+    let message = match phase {
+        WorkloadPhase::Active => trouble(),
+        WorkloadPhase::Paused => Some("no run begins until it is resumed".to_owned()),
+        _ => error,
+    };
     plan.say(phase, message);
 }

@@ -6,7 +6,7 @@ use model::{Name, Run};
 
 use super::rollout::{self, Counts};
 use super::{Look, Plan, Seen, scale};
-use crate::workload::record::earlier_good;
+use crate::workload::record::before;
 
 pub fn step(look: &Look<'_>, plan: &mut Plan, replicas: u32) {
     let mut here: Vec<&Seen> = look.instances.iter().filter(|seen| !seen.going()).collect();
@@ -41,7 +41,7 @@ fn grow(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>, most_new: u32) {
     plan.create(look.record.revision, more_new);
     // While only canaries are new, what the old ones lose is made good from the old template.
     let few_old = (counts.wanted - most_new).saturating_sub(old).min(room - more_new);
-    if let Some(template) = earlier_good(look.record).filter(|_| few_old > 0) {
+    if let Some(template) = before(look.record, &plan.state.complete).filter(|_| few_old > 0) {
         plan.create(template.revision, few_old);
     }
 }
@@ -52,12 +52,18 @@ fn shrink(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>, most_new: u32) 
     let (old, new) = (counts.old.len() as u32, counts.new.len() as u32);
     let excess = new.saturating_sub(most_new);
     let mut available = counts.old_available + counts.new_available;
-    for seen in leaving(look, counts.new).into_iter().take(excess as usize) {
-        available -= u32::from(look.available(seen));
-        plan.deletes.push(seen.id.clone());
+    // Mostly nothing leaves, and then nobody need be put in order.
+    if excess > 0 {
+        for seen in leaving(look, counts.new).into_iter().take(excess as usize) {
+            available -= u32::from(look.available(seen));
+            plan.deletes.push(seen.id.clone());
+        }
     }
     let least = counts.wanted - missing;
     let removable = old.saturating_sub(counts.wanted - most_new);
+    if removable == 0 {
+        return;
+    }
     let new_missing = (new - excess + plan.created()).saturating_sub(counts.new_available);
     // What is not available may go as long as what is left can still reach the least.
     let all = old + new - excess + plan.created();

@@ -11,7 +11,7 @@ pub fn put_right(state: &mut WorkloadState, set_ms: i64, now: Timestamp) {
     if let Some(rollout) = &mut state.rollout {
         right(&mut rollout.began_at);
         right(&mut rollout.progress_at);
-        rollout.canary_since.iter_mut().for_each(right);
+        rollout.canary_since.iter_mut().chain(&mut rollout.paused_at).for_each(right);
     }
     if let Some(scale) = &mut state.scale {
         right(&mut scale.scaled_at);

@@ -11,6 +11,8 @@ use crate::workload::record::{self, By, record_new};
 const SEEDS: u64 = 150;
 const NODES: u64 = 5;
 
+mod terms;
+
 struct Dice(u64);
 
 impl Dice {
@@ -143,7 +145,7 @@ impl World {
         }
         if let Some((to, why)) = &plan.roll_back {
             let by = By { who: "root", at: self.now };
-            record::roll_back(&mut self.record, Some(*to), Some(why.clone()), &by).expect("is there");
+            record::roll_back(&mut self.record, &[], Some(*to), Some(why.clone()), &by).expect("is there");
             self.version += 1;
         }
         self.state = Some(plan.state.clone());
@@ -166,6 +168,8 @@ impl World {
             health: None,
             exit_code: None,
             restarts: 0,
+            failures: 0,
+            finished: false,
             node: create.pin.as_ref().map(|pin| pin.node.clone()),
             pin: create.pin.clone(),
             message: None,
