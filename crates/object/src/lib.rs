@@ -20,6 +20,8 @@
 //! depends on, decides, and changes records; conditions therefore hold at the
 //! moment of the change. Data is written before that and has no name until then.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod access;
 pub mod checksum;
 pub mod client;
