@@ -20,17 +20,17 @@ const SYSTEMCTL: &str = r#"#!/bin/bash
 set -e
 [ "$1" = daemon-reload ] && exit 0
 unit=${!#}
-pid=/root/$unit.pid
+pid=$HOME/$unit.pid
 case "$1" in
 enable)
   file=/etc/systemd/system/$unit.service
-  folder=/root/credentials-$unit
+  folder=$HOME/credentials-$unit
   mkdir -p $folder
   for given in $(sed -n 's/^LoadCredential=//p' $file); do cp ${given#*:} $folder/${given%%:*}; done
   state=$(sed -n 's/^StateDirectory=//p' $file)
   [ -z "$state" ] || mkdir -p -m 700 /var/lib/$state
   line=$(sed -n 's/^ExecStart=//p' $file | sed "s|%d|$folder|g")
-  setsid bash -c "while :; do $line; sleep 0.5; done" </dev/null >>/root/$unit.log 2>&1 &
+  setsid bash -c "while :; do $line; sleep 0.5; done" </dev/null >>$HOME/$unit.log 2>&1 &
   echo $! >$pid ;;
 disable) kill -- -$(cat $pid) ;;
 esac
