@@ -20,17 +20,17 @@ const SYSTEMCTL: &str = r#"#!/bin/bash
 set -e
 [ "$1" = daemon-reload ] && exit 0
 unit=${!#}
-pid=/run/$unit.pid
+pid=$HOME/$unit.pid
 case "$1" in
 enable)
   file=/etc/systemd/system/$unit.service
-  folder=/run/credentials-$unit
+  folder=$HOME/credentials-$unit
   mkdir -p $folder
   for given in $(sed -n 's/^LoadCredential=//p' $file); do cp ${given#*:} $folder/${given%%:*}; done
   state=$(sed -n 's/^StateDirectory=//p' $file)
   [ -z "$state" ] || mkdir -p -m 700 /var/lib/$state
   line=$(sed -n 's/^ExecStart=//p' $file | sed "s|%d|$folder|g")
-  setsid bash -c "while :; do $line; sleep 0.5; done" </dev/null >>/run/$unit.log 2>&1 &
+  setsid bash -c "while :; do $line; sleep 0.5; done" </dev/null >>$HOME/$unit.log 2>&1 &
   echo $! >$pid ;;
 disable) kill -- -$(cat $pid) ;;
 esac
@@ -51,6 +51,7 @@ fn machine(bed: &mut Bed, name: &str, address: &str) -> Arc<Host> {
     let hosts = "10.0.0.1 root.example\n10.0.1.1 east.example\n10.0.1.11 n1.east.example\n";
     host.run(&format!(
         "set -e; ip address add {address}/8 dev eth0; {etc}{lib}mount -t tmpfs tmpfs /usr/local/bin; mount -t tmpfs tmpfs /root; \
+         mkdir -p /var/lib/banyan {aside}/banyan; mount --bind {aside}/banyan /var/lib/banyan; \
          printf '{hosts}' >>/etc/hosts; mkdir -p {aside}/from; cp -r {contrib} {aside}/from/contrib; \
          printf '#!/bin/sh\\nexec {binary} \"$@\"\\n' >{aside}/from/banyan; \
          printf '#!/bin/sh\\nexit 0\\n' >/usr/local/bin/apt-get; chmod 755 /usr/local/bin/apt-get; \
