@@ -27,9 +27,9 @@ fn is_json(text: &str) -> bool {
 }
 
 /// All documents of a text; empty ones are left out.
-pub fn documents<'a>(text: &'a str, label: &str) -> Result<Vec<Document<'a>>, Flaw> {
+pub fn documents<'a>(text: &'a str, label: &str) -> Result<Vec<Document<'a>>, Box<Flaw>> {
     let mut found = Vec::new();
-    let wrong = |line: Option<usize>, sentence: String| Flaw::at_line(label, line, sentence);
+    let wrong = |line: Option<usize>, sentence: String| Box::new(Flaw::at_line(label, line, sentence));
     if is_json(text) {
         let twins = RefCell::default();
         let mut reader = serde_json::Deserializer::from_str(text);

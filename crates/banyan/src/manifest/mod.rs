@@ -269,7 +269,7 @@ pub fn parse(text: &str, label: &str, folder: &Path, flaws: &mut Vec<Flaw>) -> V
     let found = match documents(text, label) {
         Ok(found) => found,
         Err(flaw) => {
-            flaws.push(flaw);
+            flaws.push(*flaw);
             return Vec::new();
         }
     };

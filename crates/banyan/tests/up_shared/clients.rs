@@ -32,7 +32,7 @@ fn clients() -> &'static Path {
             assert!(pip.status.success(), "pip: {}", text(&pip.stderr));
             std::fs::write(&ready, "").expect("the folder is ours");
         }
-        home.join("bin").leak()
+        home.join("bin")
     })
 }
 
