@@ -236,6 +236,8 @@ pub fn kind(full: bool) -> dto::ChecksumType {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

@@ -92,6 +92,8 @@ fn seconds(at: &Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::sync::Arc;
 
     use super::*;

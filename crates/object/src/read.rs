@@ -156,6 +156,8 @@ impl ByteStream for Body {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use proptest::prelude::*;
 
     use super::*;

@@ -259,6 +259,8 @@ fn invalid(message: &'static str) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     const ROOT: [u8; 32] = [7; 32];

@@ -246,6 +246,8 @@ fn incomplete() -> Fault {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use proptest::prelude::*;
 
     use super::*;

@@ -154,6 +154,8 @@ fn refused(reason: &str) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use serde_json::json;
 
     use super::*;

@@ -59,6 +59,8 @@ fn without_quotes(xml: Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use object::engine::Tx;
 use object::listing::{self, After, Entry, Listed, Page, Query};
+use object::record::key::{Space, of_bucket};
 use object::record::version::Head;
 use object::record::{Bucket, Versioning};
 use object::{Fault, version};
@@ -30,12 +31,18 @@ fn name(length: std::ops::Range<usize>) -> impl Strategy<Value = String> {
     vec(letter, length).prop_map(|letters| letters.concat())
 }
 
+/// Mostly one of a few keys, so that they come to have many versions.
+fn key() -> impl Strategy<Value = String> {
+    let usual = prop::sample::select(vec!["a", "a/b", "b"]).prop_map(str::to_owned);
+    prop_oneof![4 => usual, 1 => name(1..4)]
+}
+
 fn step() -> impl Strategy<Value = Move> {
     prop_oneof![
         1 => any::<bool>().prop_map(Move::Versioning),
-        6 => (name(1..4), 0..100_u64).prop_map(|(key, size)| Move::Put(key, size)),
-        2 => name(1..4).prop_map(Move::Delete),
-        2 => (name(1..4), prop::option::of(0..8_usize)).prop_map(|(key, index)| Move::Remove(key, index)),
+        6 => (key(), 0..100_u64).prop_map(|(key, size)| Move::Put(key, size)),
+        2 => key().prop_map(Move::Delete),
+        4 => (key(), prop::option::of(0..8_usize)).prop_map(|(key, index)| Move::Remove(key, index)),
     ]
 }
 
@@ -195,6 +202,14 @@ proptest! {
         let usage = version::usage(&view, bucket.id).unwrap();
         prop_assert_eq!((usage.objects, usage.versions, usage.bytes), model.usage());
         prop_assert_eq!(version::account_usage(&view, &bucket.owner).unwrap(), usage);
+        let mut nulls = 0;
+        view.scan(of_bucket(Space::Null, bucket.id), |_, _| {
+            nulls += 1;
+            true
+        })
+        .unwrap();
+        let older = model.rows().iter().filter(|row| row.id == "null" && !row.latest).count();
+        prop_assert_eq!(nulls, older, "only older versions are noted as null");
     }
 }
 
