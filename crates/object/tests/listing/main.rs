@@ -25,6 +25,7 @@ pub struct Bed {
 }
 
 impl Bed {
+    #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let runtime = Runtime::new().unwrap();
