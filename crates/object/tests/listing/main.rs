@@ -25,7 +25,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    pub fn new() -> Self {
+    pub fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let runtime = Runtime::new().unwrap();
         let engine = {
