@@ -1,12 +1,15 @@
 //! What the library reads or writes otherwise than S3 does.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::{BodyExt, Limited};
 use s3s::{Body, HttpError, HttpResponse};
 
 /// The most bytes of an answer that is changed.
 const CHANGED_MAX: usize = 1 << 20;
+/// The most bytes of a body that is measured; a larger one must say its length.
+const MEASURED_MAX: usize = 1 << 20;
 
 /// Put into the extensions of an answer whose ETag goes without quotes.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +32,22 @@ pub fn read_latin(headers: &mut HeaderMap) {
             *value = read;
         }
     }
+}
+
+/// A small body that comes without its length is measured; the library takes none that is not.
+pub async fn measure(req: Request<Body>) -> Request<Body> {
+    let headers = req.headers();
+    let chunked = headers.get(TRANSFER_ENCODING).is_some_and(|value| value == "chunked");
+    if !chunked || headers.contains_key(CONTENT_LENGTH) {
+        return req;
+    }
+    let (mut head, body) = req.into_parts();
+    let Ok(bytes) = Limited::new(body, MEASURED_MAX).collect().await else {
+        return Request::from_parts(head, Body::empty());
+    };
+    let bytes = bytes.to_bytes();
+    head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+    Request::from_parts(head, Body::from(bytes))
 }
 
 /// A range that cannot be read is as good as none.

@@ -198,7 +198,7 @@ impl Edge {
             return Ok(form::post(&self.service, &self.gate, &bucket, req).await);
         }
         let of_tokens = Sts::asked(req.method(), req.uri(), req.headers());
-        let response = self.s3.call(req).await?;
+        let response = self.s3.call(amend::measure(req).await).await?;
         if of_tokens { Ok(Sts::in_its_form(response).await) } else { amend::plain_etag(response).await }
     }
 

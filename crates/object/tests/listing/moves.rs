@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use crate::model::{self, Line, Model, Row};
 use crate::{Bed, version};
 
-static BED: LazyLock<Bed> = LazyLock::new(Bed::new);
+static BED: LazyLock<Bed> = LazyLock::new(Bed::open);
 
 #[derive(Debug, Clone)]
 enum Move {

@@ -20,7 +20,7 @@ struct World {
 
 impl World {
     fn new(checksum: Option<(&str, bool)>) -> Self {
-        let bed = Bed::new();
+        let bed = Bed::open();
         let bucket = bed.bucket();
         let new = Upload {
             id: String::new(),

@@ -108,8 +108,12 @@ async fn users_change_and_go() {
     let world = World::new().await;
     let admin = world.user("team", Role::Admin).await;
     let member = world.user("team", Role::Member).await;
-    let body =
-        |name: &str, role| UserCreate { name: name.parse().unwrap(), role, password: "long enough".into() };
+    let body = |name: &str, role| UserCreate {
+        name: name.parse().unwrap(),
+        role,
+        password: "long enough".into(),
+        email: None,
+    };
     let too_much = admin.user_create(&body("boss", Role::Operator)).await.unwrap_err();
     assert_eq!((too_much.kind, too_much.field.as_deref()), (ErrorKind::Forbidden, Some("role")));
     let operator =
@@ -126,7 +130,7 @@ async fn users_change_and_go() {
     assert_eq!(member.whoami().await.unwrap_err().kind, ErrorKind::Unauthenticated, "its sessions ended");
 
     let seen = admin.user_get("team-member").await.unwrap();
-    let update = UserUpdate { role: Some(Role::Viewer), password: None };
+    let update = UserUpdate { role: Some(Role::Viewer), password: None, email: None };
     let changed = admin.user_update("team-member", &update, Some(seen.version)).await.unwrap();
     assert_eq!(changed.role, Role::Viewer);
     let stale = admin.user_update("team-member", &update, Some(seen.version)).await.unwrap_err();
@@ -134,7 +138,7 @@ async fn users_change_and_go() {
     admin.user_delete("team-member", None).await.unwrap();
     assert_eq!(admin.user_get("team-member").await.unwrap_err().kind, ErrorKind::NotFound);
     assert_eq!(admin.user_delete("team-admin", None).await.unwrap_err().kind, ErrorKind::Conflict);
-    let last = UserUpdate { role: Some(Role::Admin), password: None };
+    let last = UserUpdate { role: Some(Role::Admin), password: None, email: None };
     assert_eq!(world.admin.user_update("admin", &last, None).await.unwrap_err().kind, ErrorKind::Conflict);
     let full = world.admin.tenant_delete("team", None).await.unwrap_err();
     assert!(full.message.contains("1 users"), "{full}");

@@ -75,7 +75,7 @@ impl World {
         }
         let name: model::Name = format!("{tenant}-{role}").parse().unwrap();
         let password = "correct horse".to_owned();
-        let body = api::UserCreate { name: name.clone(), role, password: password.clone() };
+        let body = api::UserCreate { name: name.clone(), role, password: password.clone(), email: None };
         self.admin.with_tenant(tenant).user_create(&body).await.unwrap();
         let login = api::Login { tenant: Some(tenant.parse().unwrap()), user: name, password };
         let done = self.admin.login(&login).await.unwrap();
