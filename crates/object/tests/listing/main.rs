@@ -25,12 +25,7 @@ pub struct Bed {
 }
 
 impl Bed {
-<<<<<<< HEAD
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-=======
     pub fn open() -> Self {
->>>>>>> object
         let folder = tempfile::tempdir().unwrap();
         let runtime = Runtime::new().unwrap();
         let engine = {
