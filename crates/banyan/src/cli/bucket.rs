@@ -26,6 +26,7 @@ pub struct Arguments {
 enum Verb {
     /// Make a bucket. Its name is unique in the whole cloud.
     Create {
+        /// Name of the bucket: 3 to 63 small letters, digits, dots and hyphens.
         name: String,
         /// Keep every version of every object.
         #[arg(long)]
@@ -43,10 +44,14 @@ enum Verb {
     },
     /// One bucket and what it holds.
     #[command(visible_alias = "show")]
-    Get { name: String },
+    Get {
+        /// Name of the bucket.
+        name: String,
+    },
     /// Remove an empty bucket.
     #[command(visible_alias = "rm")]
     Delete {
+        /// Name of the bucket.
         name: String,
         /// Delete all its objects and versions first.
         #[arg(long)]
@@ -54,6 +59,7 @@ enum Verb {
     },
     /// Keep every version of every object from now on, or stop doing so.
     Versioning {
+        /// Name of the bucket.
         name: String,
         /// on or off; versions that are there stay.
         #[arg(value_parser = ["on", "off"])]
@@ -61,6 +67,7 @@ enum Verb {
     },
     /// Set the most bytes a bucket may hold (for admins).
     Quota {
+        /// Name of the bucket.
         name: String,
         /// Such as 10GiB, or 'none' to lift the limit.
         limit: String,

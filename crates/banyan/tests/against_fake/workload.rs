@@ -157,7 +157,9 @@ fn a_run_is_waited_for_until_it_ended() {
         state("active", "2026-01-02T00:00:00Z"),
         done,
     ]);
-    fake.on(&format!("POST {ONE}/run"), vec![ok(workload(state("waiting", "2026-01-01T00:00:00Z")))]);
+    let mut taken = state("waiting", "2026-01-01T00:00:00Z");
+    taken["version"] = json!(9);
+    fake.on(&format!("POST {ONE}/run"), vec![ok(workload(taken))]);
     let output = fake.run(&["workload", "run", "web"]);
     good(&output);
     says(&text(&output.stderr), &["active, 0 of 1 ended well", "waiting, 1 of 1 ended well ("]);

@@ -77,8 +77,11 @@ fn a_zone_that_cannot_listen_does_not_join() {
     drop(taken);
     let _zone = Role::start(&cloud, "zone", &config(&cloud, "east", link, &token, (port, free), ""));
     connected(&operator, "east");
-    let health = operator.good(&["health", "--all"]);
-    let certificates =
-        health.lines().filter(|line| line.contains("zone east") && line.contains("certificate"));
-    assert_eq!(certificates.count(), 1, "{health}");
+    let certificates = || {
+        let health = operator.good(&["health", "--all"]);
+        let of_zone = |line: &&str| line.contains("zone east") && line.contains("certificate");
+        health.lines().filter(of_zone).count()
+    };
+    until("the zone tells of its certificate", || (certificates() > 0).then_some(()));
+    assert_eq!(certificates(), 1);
 }

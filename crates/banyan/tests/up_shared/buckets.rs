@@ -63,7 +63,7 @@ fn a_folder_and_a_prefix_become_alike() {
     cloud.good(&["object", "sync", from, "s3://cli-site/www", "--dry-run"]);
     assert_eq!(cloud.json(&["object", "ls", "-r", "cli-site"]).as_array().unwrap().len(), 0);
     cloud.good(&["object", "sync", from, "s3://cli-site/www"]);
-    std::fs::remove_file(site.join("img/a.svg")).unwrap();
+    std::fs::remove_dir_all(site.join("img")).unwrap();
     write(&site.join("new.txt"), b"new");
     cloud.good(&["object", "sync", from, "s3://cli-site/www", "--delete"]);
     let back = folder.path().join("back");

@@ -139,7 +139,9 @@ fn s3cmd_and_rclone_carry_trees() {
     let host = bench.endpoint.strip_prefix("http://").unwrap().to_owned();
     let s3cmd = |words: &[&str]| {
         let mut command = bench.client(clients().join("s3cmd"));
-        command.args(["--no-ssl", "--no-progress", "--host", &host, "--host-bucket", &host]);
+        // Its default, "US", is no name of a region.
+        command.args(["--no-ssl", "--no-progress", "--region", "us-east-1"]);
+        command.args(["--host", &host, "--host-bucket", &host]);
         command.args(["--access_key", &bench.key, "--secret_key", &bench.secret]).args(words);
         good(&mut command)
     };
@@ -237,6 +239,6 @@ fn boto3_uses_versions_conditions_pages_and_sessions() {
     let bench = Bench::new();
     let mut python = bench.client(clients().join("python3"));
     let account = good(python.args(["-c", BOTO, &bench.endpoint]));
-    assert!(account.trim().starts_with("ten-"), "{account}");
+    assert!(account.trim().starts_with("t-"), "{account}");
     assert!(!bench.cloud.good(&["bucket", "list"]).contains("boto-work"));
 }

@@ -44,9 +44,9 @@ fn by_the_sea() -> Bed {
     let settings = NodeSettings { more, ..NodeSettings::default() };
     let near = bed.node("east", "near", &settings).unwrap().address();
     let rules = format!(
-        "table inet far {{ set sent {{ type inet_service; flags dynamic, timeout; timeout 20s; }} \
+        "table inet far {{ set sent {{ type inet_service; flags dynamic, timeout; timeout 20s; }}; \
          chain in {{ type filter hook input priority 0; ip saddr != {near} tcp dport {PORT} \
-         tcp flags & (syn | ack) == syn tcp sport != @sent add @sent {{ tcp sport }} drop; }} }}"
+         tcp flags & (syn | ack) == syn tcp sport != @sent add @sent {{ tcp sport }} drop; }}; }}"
     );
     sea.run(&format!("echo '{rules}' | nft -f -")).unwrap();
     bed.node("east", "far", &settings).unwrap();

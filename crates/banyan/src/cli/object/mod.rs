@@ -89,7 +89,9 @@ enum Verb {
     },
     /// Make a prefix like a folder, or a folder like a prefix; the side of the store begins with s3://.
     Sync {
+        /// A folder, or s3://BUCKET/PREFIX.
         from: String,
+        /// The other of the two.
         to: String,
         /// Also delete what the source does not have.
         #[arg(long)]
