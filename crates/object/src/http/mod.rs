@@ -153,7 +153,14 @@ impl Edge {
             referrer: text(http::header::REFERER),
             agent: text(http::header::USER_AGENT),
         };
+        let expects = req.headers().contains_key(http::header::EXPECT);
+        let empty = req.headers().get(http::header::CONTENT_LENGTH).is_some_and(|length| length == "0");
         let mut response = self.answer(req).await?;
+        // Clients of AWS that get an answer where they wait for `100 Continue` mistake the next answer on the
+        // connection.
+        if expects && (empty || !response.status().is_success()) {
+            response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+        }
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, HeaderValue::from_str(&request_id).expect("hex is a header value"));
         headers.insert(http::header::SERVER, HeaderValue::from_static("banyan"));

@@ -77,7 +77,8 @@ async fn all_is_there_after_a_restart() {
     let world = World::with("sqlite:").await;
     world.admin.instance_create(&ask_for("kept")).await.unwrap();
     let version = world.admin.instance_get("kept").await.unwrap().version;
-    let World { cloud, running, dir, .. } = world;
+    let World { cloud, running, objects, dir, .. } = world;
+    objects.stop().await;
     running.shutdown().await;
     let store = cloud.state.store().clone();
     drop(cloud);

@@ -28,7 +28,10 @@ async fn a_node_is_cordoned_drained_and_labelled_by_its_zone() {
     let node = world.admin.node_labels("node-1", &labels(&[("disk", "ssd")], &["old"])).await.unwrap();
     assert_eq!(node.facts.labels["disk"], ["ssd"]);
     let orders = world.tree.zone.lock().unwrap().orders.join("\n");
-    assert!(orders.contains("Mode { node: Name(\"node-1\"), mode: Draining, force: true }"), "{orders}");
+    assert!(
+        orders.contains("Mode { node: Name(\"node-1\"), mode: Draining, force: true, seen: None }"),
+        "{orders}"
+    );
     assert!(orders.contains("unset: [\"old\"]"), "{orders}");
     assert_eq!(
         whats(&world, "node/node-1").await,

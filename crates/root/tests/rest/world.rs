@@ -21,6 +21,7 @@ pub struct World {
     pub tree: Arc<StubTree>,
     pub zone: ZoneId,
     pub running: Running,
+    pub objects: object::Store,
     pub dir: tempfile::TempDir,
 }
 
@@ -56,11 +57,18 @@ impl World {
             None => root::admin_renew(&cloud, endpoints).await.unwrap(),
         };
         root::ops::image::builtin_ensure(&cloud).await.unwrap();
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let objects = object::Config::new(dir.path().join("object"), listen);
+        let directory = Arc::new(root::directory::Directory(cloud.clone()));
+        let objects = object::Store::start(objects, directory).await.unwrap();
+        let endpoint = format!("http://{}", objects.address());
+        let service = objects.service().clone();
+        let _ = cloud.objects.set(root::cloud::Objects { service, endpoint });
         let running = serve(cloud.clone()).await.unwrap();
         let admin =
             api::Client::new(&format!("http://{}", running.addr), Some(credentials.token.clone())).unwrap();
         let zone = zone_enrol(&cloud, "alpha").await;
-        (Self { cloud, admin, credentials, tree, zone, running, dir }, first)
+        (Self { cloud, admin, credentials, tree, zone, running, objects, dir }, first)
     }
 
     pub fn url(&self, path: &str) -> String {
