@@ -125,8 +125,11 @@ fn aws_cli_copies_syncs_and_lists() {
     .unwrap();
     assert_eq!(head["ContentLength"], LARGE);
     let link = bench.aws(&["s3", "presign", "s3://aws-cli-work/tree/small.txt"]);
-    let fetched = good(Command::new("curl").args(["-sSf", link.trim()]));
-    assert_eq!(fetched.into_bytes().len(), std::fs::read(files.join("small.txt")).unwrap().len());
+    good(Command::new("curl").args(["-sSf", "-o"]).arg(bench.path("fetched")).arg(link.trim()));
+    assert_eq!(
+        std::fs::read(bench.path("fetched")).unwrap(),
+        std::fs::read(files.join("small.txt")).unwrap()
+    );
     bench.aws(&["s3", "rb", "--force", "s3://aws-cli-work"]);
     let left = bench.aws(&["s3", "ls"]);
     assert!(!left.contains("aws-cli-work"), "{left}");
