@@ -91,6 +91,7 @@ fn check_rule(rule: &LifecycleRule) -> Result<()> {
         if given.iter().filter(|is| **is).count() != 1 {
             return Err(malformed("An expiration has one of Date, Days and ExpiredObjectDeleteMarker"));
         }
+        midnight(expiration.date.as_ref())?;
         if expiration.days.is_some_and(|days| days < 1) {
             return Err(invalid("'Days' for Expiration action must be a positive integer"));
         }
@@ -111,11 +112,21 @@ fn check_rule(rule: &LifecycleRule) -> Result<()> {
         ));
     }
     for transition in rule.transitions.iter().flatten() {
+        midnight(transition.date.as_ref())?;
         if transition.days.is_some_and(|days| days < 0) || transition.storage_class.is_none() {
             return Err(invalid("A transition needs a StorageClass and 'Days' of zero or more"));
         }
     }
     Ok(())
+}
+
+/// Rules begin with a day.
+fn midnight(date: Option<&Timestamp>) -> Result<()> {
+    const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+    match date.is_some_and(|date| crate::time::millis(date) % DAY_MS != 0) {
+        true => Err(invalid("'Date' must be at midnight GMT")),
+        false => Ok(()),
+    }
 }
 
 pub fn check_website(website: &WebsiteConfiguration) -> Result<()> {

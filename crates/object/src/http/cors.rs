@@ -5,7 +5,7 @@ use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
     ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use s3s::dto::CORSRule;
 use s3s::{Body, HttpResponse};
 
@@ -14,6 +14,8 @@ use crate::service::{Records, Service};
 /// What a browser says about itself.
 pub struct Origin {
     origin: String,
+    /// The method that it is about; `None` in a preflight that does not say it.
+    asked: Option<String>,
     method: String,
     headers: Vec<String>,
 }
@@ -23,12 +25,13 @@ impl Origin {
     pub fn of(req: &Request<Body>) -> Option<Self> {
         let text = |name: &HeaderName| req.headers().get(name).and_then(|value| value.to_str().ok());
         let origin = text(&ORIGIN)?.to_owned();
-        let asked = text(&ACCESS_CONTROL_REQUEST_METHOD).filter(|_| req.method() == Method::OPTIONS);
+        let asked = text(&ACCESS_CONTROL_REQUEST_METHOD);
         let method = asked.unwrap_or(req.method().as_str()).to_owned();
+        let asked = asked.map(str::to_owned);
         let list = text(&ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default();
         let headers =
             list.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty());
-        Some(Self { origin, method, headers: headers.collect() })
+        Some(Self { origin, asked, method, headers: headers.collect() })
     }
 
     fn allowed_by(&self, rule: &CORSRule) -> bool {
@@ -59,6 +62,10 @@ fn rule(service: &Service, bucket: &str, origin: &Origin) -> Option<CORSRule> {
 
 /// The answer to `OPTIONS`.
 pub fn preflight(service: &Service, bucket: Option<&str>, origin: &Origin) -> HttpResponse {
+    if origin.asked.is_none() {
+        let why = "Insufficient information. Access-Control-Request-Method header needed.";
+        return refused(StatusCode::BAD_REQUEST, "BadRequest", why);
+    }
     let allowed = bucket.and_then(|bucket| rule(service, bucket, origin));
     if allowed.is_none() {
         return refused(
