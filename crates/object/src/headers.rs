@@ -6,7 +6,6 @@ use s3s::dto::{self, StorageClass, Timestamp, TimestampFormat};
 
 use crate::fault::{Fault, Result};
 use crate::identity::Account;
-use crate::record::version::Head;
 use crate::record::{Acl, Checksum, Hold, Retention, Seal, Version};
 
 /// The most bytes of names and values of user metadata.
@@ -61,21 +60,9 @@ impl Terms {
 
     /// A version on these terms that has no bytes yet.
     pub fn version(self, owner: Account, acl: Option<Acl>, seal: Option<Seal>) -> Version {
+        let mut version = Version::empty(owner);
+        version.head.storage_class = self.storage_class;
         Version {
-            head: Head {
-                seq: 0,
-                null: false,
-                marker: false,
-                size: 0,
-                modified: 0,
-                etag: String::new(),
-                storage_class: self.storage_class,
-                owner,
-                checksum: None,
-            },
-            blobs: Vec::new(),
-            multipart: false,
-            upload: None,
             headers: self.headers,
             metadata: self.metadata,
             tags: self.tags,
@@ -83,7 +70,7 @@ impl Terms {
             seal,
             retention: self.retention,
             hold: self.hold,
-            checksum: None,
+            ..version
         }
     }
 }

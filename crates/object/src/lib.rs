@@ -10,7 +10,8 @@
 //!   s3             one small function per operation: DTO → terms → DTO
 //!      │
 //!      ▼
-//!   ops            what may be asked of buckets and objects, in our own words
+//!   version, upload, listing, lock, put, read, lifecycle, …
+//!      │           what may be asked of buckets and objects, in our own words
 //!      │
 //!      ▼
 //!   engine         one writer with group commit; journal, index, packs, files
@@ -28,6 +29,7 @@ pub mod client;
 pub mod condition;
 pub mod config;
 pub mod engine;
+mod escape;
 pub mod fault;
 pub mod form;
 pub mod headers;

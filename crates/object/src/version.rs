@@ -12,7 +12,7 @@ use crate::fault::{Fault, Result};
 use crate::identity::Account;
 use crate::lock;
 use crate::record::version::{Head, version_seq};
-use crate::record::{Bucket, Hold, Usage, Version, Versioning, key};
+use crate::record::{Bucket, Usage, Version, Versioning, key};
 use crate::service::Records;
 
 /// The id that clients give the version without one.
@@ -349,30 +349,9 @@ fn older(records: &impl Records, bucket: u32, object: &str, name: Name) -> Resul
 }
 
 fn marker(owner: &Account) -> Version {
-    Version {
-        head: Head {
-            seq: 0,
-            null: false,
-            marker: true,
-            size: 0,
-            modified: 0,
-            etag: String::new(),
-            storage_class: None,
-            owner: owner.clone(),
-            checksum: None,
-        },
-        blobs: Vec::new(),
-        multipart: false,
-        upload: None,
-        headers: Vec::new(),
-        metadata: Vec::new(),
-        tags: Vec::new(),
-        acl: None,
-        seal: None,
-        retention: None,
-        hold: Hold::Unset,
-        checksum: None,
-    }
+    let mut version = Version::empty(owner.clone());
+    version.head.marker = true;
+    version
 }
 
 fn decode(bytes: &[u8]) -> Result<Version> {

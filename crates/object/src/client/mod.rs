@@ -15,8 +15,10 @@ use s3s::xml;
 
 use answer::Begun;
 pub use answer::{Listing, Versions};
-pub use sign::{Credentials, canonical_query, escape};
+pub use sign::{Credentials, canonical_query};
 use sign::{Signable, Signer};
+
+use crate::escape::escape;
 
 /// How listings say times.
 pub const DATE_TIME: TimestampFormat = TimestampFormat::DateTime;

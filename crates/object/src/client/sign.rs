@@ -3,6 +3,8 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
+use crate::escape::escape;
+
 /// What signs.
 #[derive(Clone)]
 pub struct Credentials {
@@ -98,19 +100,6 @@ pub fn canonical_query(query: &[(String, String)]) -> String {
         query.iter().map(|(name, value)| (escape(name, false), escape(value, false))).collect();
     pairs.sort_unstable();
     pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
-}
-
-/// Percent-escapes all but the unreserved; with `path` slashes stay.
-pub fn escape(text: &str, path: bool) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || (path && byte == b'/') {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 #[cfg(test)]

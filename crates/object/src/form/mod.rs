@@ -21,6 +21,7 @@ use s3s::xml::{self, Deserialize, Serialize};
 use s3s::{Body, HttpResponse, S3, S3Error, S3ErrorCode, S3Request, S3Result};
 
 use crate::access::Gate;
+use crate::escape::escape;
 use crate::fault::{Fault, Result};
 use crate::put::SIZE_MAX;
 use crate::service::Service;
@@ -134,7 +135,7 @@ fn tags(text: &str) -> Result<String> {
     let mut reader = xml::Deserializer::new(text.as_bytes());
     let tagging = Tagging::deserialize(&mut reader).map_err(malformed)?;
     let tags = tag::from_dto(tagging.tag_set, tag::OBJECT_TAGS_MAX)?;
-    let pairs = tags.iter().map(|(key, value)| format!("{}={}", escape(key), escape(value)));
+    let pairs = tags.iter().map(|(key, value)| format!("{}={}", escape(key, false), escape(value, false)));
     Ok(pairs.collect::<Vec<_>>().join("&"))
 }
 
@@ -194,10 +195,11 @@ impl After {
             Some(url) => {
                 *response.status_mut() = StatusCode::SEE_OTHER;
                 let join = if url.contains('?') { '&' } else { '?' };
-                let (bucket, key, etag) = (escape(&self.bucket), escape(&self.key), escape(&quoted));
+                let (bucket, key, etag) =
+                    (escape(&self.bucket, false), escape(&self.key, false), escape(&quoted, false));
                 format!("{url}{join}bucket={bucket}&key={key}&etag={etag}")
             }
-            None => escape(&path).replace("%2F", "/"),
+            None => escape(&path, true),
         };
         if self.redirect.is_none() && self.status == StatusCode::CREATED {
             let answer =
@@ -214,18 +216,6 @@ impl After {
         }
         Ok(response)
     }
-}
-
-/// As in a URL's query.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            other => out.push_str(&format!("%{other:02X}")),
-        }
-    }
-    out
 }
 
 fn argument(message: impl Into<std::borrow::Cow<'static, str>>) -> Fault {

@@ -7,6 +7,7 @@ use s3s::service::S3Service;
 use s3s::{Body, HttpError, HttpResponse};
 
 use crate::access::Peer;
+use crate::escape::escape;
 use crate::service::{Records, Service};
 use crate::trace::Trace;
 
@@ -65,7 +66,7 @@ async fn missing(
         return Ok(redirect(rule, &text(req, HOST), key));
     }
     if let Some(document) = &site.error_document {
-        let escaped = escape(&document.key);
+        let escaped = escape(&document.key, true);
         let mut shown = fetch(s3, bucket, &escaped, req).await?;
         if shown.status().is_success() {
             *shown.status_mut() = status;
@@ -79,7 +80,9 @@ async fn missing(
 fn object(site: &WebsiteConfiguration, path: &str) -> String {
     let key = path.strip_prefix('/').unwrap_or(path);
     match &site.index_document {
-        Some(index) if key.is_empty() || key.ends_with('/') => format!("{key}{}", escape(&index.suffix)),
+        Some(index) if key.is_empty() || key.ends_with('/') => {
+            format!("{key}{}", escape(&index.suffix, true))
+        }
         _ => key.to_owned(),
     }
 }
@@ -182,17 +185,4 @@ fn page(status: StatusCode, text: &str) -> HttpResponse {
 
 fn text(req: &Request<Body>, name: http::HeaderName) -> String {
     req.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
-}
-
-/// For the path of an address.
-fn escape(key: &str) -> String {
-    let mut out = String::with_capacity(key.len());
-    for byte in key.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }

@@ -49,17 +49,12 @@ async fn pass(service: &Service, stop: &CancellationToken) -> Result<()> {
     for bucket in buckets {
         let mut from = Some(key::of_bucket(Space::Current, bucket.id).start);
         while let Some(start) = from.take().filter(|_| !stop.is_cancelled()) {
-            let service = service.clone();
-            let bucket = bucket.clone();
-            let looked = tokio::task::spawn_blocking({
-                let service = service.clone();
-                let bucket = bucket.clone();
-                move || look(&service, &bucket, start)
-            });
+            let (at, of) = (service.clone(), bucket.clone());
+            let looked = tokio::task::spawn_blocking(move || look(&at, &of, start));
             let (due, next) =
                 looked.await.map_err(|error| crate::engine::EngineError::Index(error.to_string()))??;
             if !due.is_empty() {
-                let day = service.config.day;
+                let (day, bucket) = (service.config.day, bucket.clone());
                 service.engine.write(move |tx| act(tx, &bucket, due, day)).await?;
             }
             from = next;

@@ -91,6 +91,35 @@ pub enum Hold {
 }
 
 impl Version {
+    /// An object without bytes, on no terms.
+    pub fn empty(owner: Account) -> Self {
+        let head = Head {
+            seq: 0,
+            null: false,
+            marker: false,
+            size: 0,
+            modified: 0,
+            etag: String::new(),
+            storage_class: None,
+            owner,
+            checksum: None,
+        };
+        Self {
+            head,
+            blobs: Vec::new(),
+            multipart: false,
+            upload: None,
+            headers: Vec::new(),
+            metadata: Vec::new(),
+            tags: Vec::new(),
+            acl: None,
+            seal: None,
+            retention: None,
+            hold: Hold::Unset,
+            checksum: None,
+        }
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         packed::encode(self)
     }

@@ -193,7 +193,7 @@ pub async fn list_buckets(service: &Service, req: Req<ListBucketsInput>) -> Answ
     Ok(S3Response::new(ListBucketsOutput {
         buckets: Some(found),
         continuation_token: token,
-        owner: Some(Owner { display_name: Some(account.name.to_string()), id: Some(account.id.to_string()) }),
+        owner: Some(acl::owner(&account)),
         prefix: ask.prefix,
     }))
 }

@@ -6,6 +6,7 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Response};
 
 use super::{Answer, Req, shape};
+use crate::access::acl;
 use crate::engine::View;
 use crate::fault::{Fault, Result};
 use crate::listing::{self, After, Entry, Listed, PAGE_MAX, Page, Query};
@@ -251,7 +252,7 @@ fn object(key: String, head: &Head, with_owner: bool) -> Object {
         e_tag: Some(shape::etag(&head.etag)),
         key: Some(key),
         last_modified: Some(timestamp(head.modified)),
-        owner: with_owner.then(|| shape::owner(&head.owner)),
+        owner: with_owner.then(|| acl::owner(&head.owner)),
         restore_status: None,
         size: Some(shape::size(head.size)),
         storage_class: Some(ObjectStorageClass::from(class(head))),
@@ -268,7 +269,7 @@ fn version_entry(key: String, listed: &Listed) -> ObjectVersion {
         is_latest: Some(listed.latest),
         key: Some(key),
         last_modified: Some(timestamp(head.modified)),
-        owner: Some(shape::owner(&head.owner)),
+        owner: Some(acl::owner(&head.owner)),
         restore_status: None,
         size: Some(shape::size(head.size)),
         storage_class: Some(ObjectVersionStorageClass::from(class(head))),
@@ -281,7 +282,7 @@ fn marker_entry(key: String, listed: &Listed) -> DeleteMarkerEntry {
         is_latest: Some(listed.latest),
         key: Some(key),
         last_modified: Some(timestamp(listed.head.modified)),
-        owner: Some(shape::owner(&listed.head.owner)),
+        owner: Some(acl::owner(&listed.head.owner)),
         version_id: Some(listed.head.version_id()),
     }
 }

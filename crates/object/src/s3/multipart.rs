@@ -7,6 +7,7 @@ use s3s::{S3ErrorCode, S3Request, S3Response, StdError};
 use super::copy::{parse, source_version};
 use super::object::{new_version_id, owned, version_id};
 use super::{Answer, Req, list, shape};
+use crate::access::acl;
 use crate::checksum::{self, Algorithm, Asked};
 use crate::condition::{self, Reading, Writing};
 use crate::engine::SealKey;
@@ -518,7 +519,7 @@ fn entry(key: String, upload: record::Upload) -> MultipartUpload {
         initiated: Some(timestamp(upload.started)),
         initiator: Some(initiator(&upload)),
         key: Some(key),
-        owner: Some(shape::owner(&upload.owner)),
+        owner: Some(acl::owner(&upload.owner)),
         storage_class: Some(class(&upload)),
         upload_id: Some(upload.id),
     }
@@ -557,7 +558,7 @@ pub async fn list_parts(service: &Service, req: Req<ListPartsInput>) -> Answer<L
         key: Some(input.key),
         max_parts: Some(list::shown(limit)),
         next_part_number_marker: next,
-        owner: Some(shape::owner(&upload.owner)),
+        owner: Some(acl::owner(&upload.owner)),
         part_number_marker: Some(marker),
         storage_class: Some(class(&upload)),
         parts: Some(parts.into_iter().map(|part| shown(&part, upload.checksum.is_some())).collect()),
@@ -583,7 +584,7 @@ fn shown(part: &record::Part, with_checksum: bool) -> Part {
 }
 
 fn initiator(upload: &record::Upload) -> Initiator {
-    let shown = shape::owner(&upload.initiator);
+    let shown = acl::owner(&upload.initiator);
     Initiator { display_name: shown.display_name, id: shown.id }
 }
 

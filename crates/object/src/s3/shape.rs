@@ -1,12 +1,6 @@
 //! Our terms as the types of S3.
 
-use s3s::dto::{ETag, Owner};
-
-use crate::identity::Account;
-
-pub fn owner(account: &Account) -> Owner {
-    Owner { display_name: Some(account.name.to_string()), id: Some(account.id.to_string()) }
-}
+use s3s::dto::ETag;
 
 pub fn etag(value: &str) -> ETag {
     ETag::Strong(value.to_owned())

@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use object::engine::EngineConfig;
 use object::identity::Account;
-use object::record::version::Head;
-use object::record::{Acl, Bucket, Hold, Version, Versioning};
+use object::record::{Acl, Bucket, Version, Versioning};
 use object::{Engine, Fault};
 use tokio::runtime::Runtime;
 
@@ -69,28 +68,8 @@ pub fn bucket(id: u32) -> Bucket {
 
 /// A version without bytes that says how big it is.
 pub fn version(owner: &Account, size: u64) -> Version {
-    Version {
-        head: Head {
-            seq: 0,
-            null: false,
-            marker: false,
-            size,
-            modified: 0,
-            etag: format!("{size:x}"),
-            storage_class: None,
-            owner: owner.clone(),
-            checksum: None,
-        },
-        blobs: Vec::new(),
-        multipart: false,
-        upload: None,
-        headers: Vec::new(),
-        metadata: Vec::new(),
-        tags: Vec::new(),
-        acl: None,
-        seal: None,
-        retention: None,
-        hold: Hold::Unset,
-        checksum: None,
-    }
+    let mut version = Version::empty(owner.clone());
+    version.head.size = size;
+    version.head.etag = format!("{size:x}");
+    version
 }

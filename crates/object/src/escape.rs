@@ -1,0 +1,14 @@
+//! Text in addresses.
+
+/// Percent-escapes all but the unreserved; with `path` slashes stay.
+pub fn escape(text: &str, path: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || (path && byte == b'/') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
