@@ -2,10 +2,11 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test check sim soak bench fmt clean
+.PHONY: help up test check sim soak crash fuzz bench fmt clean
 
 SEEDS ?= 1000
 MINUTES ?= 10
+SECONDS ?= 60
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 help: ## this list
@@ -27,6 +28,12 @@ sim: ## the simulated cloud under seeded faults; SEEDS=1000 of them
 
 soak: ## a real cloud on hosts of its own under random faults, for MINUTES=10; SEED=s for the same again
 	@exec scripts/soak.sh $(MINUTES) $(SEED)
+
+crash: ## kill root and its object store under load, again and again, for MINUTES=10; SEED=s for the same again
+	CRASH_MINUTES=$(MINUTES) CRASH_SEED=$(SEED) cargo test --package banyan --test crash -- --ignored --nocapture
+
+fuzz: ## spoiled requests and documents against the object store, for SECONDS=60; SEED=s for the same again
+	FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) cargo test --package object --test fuzz -- --ignored --nocapture
 
 bench: ## measure, beside the floor and the competition, and print tables
 	@exec scripts/bench.sh

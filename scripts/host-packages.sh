@@ -54,6 +54,8 @@ test)
     need jq "reading its answers" have jq
     need python3-venv "S3 clients from PyPI are installed for a test" python3 -c "import venv, ensurepip"
     need restic "a backup program that keeps its data in S3" have restic
+    need e2fsprogs "mkfs.ext4: a disk whose power goes in a test" have mkfs.ext4
+    need perl "shuts that disk down" have perl
     need git "the tidy check and archives of fixtures" have git
     ;;
 *)

@@ -31,8 +31,10 @@ pub fn before(uri: &Uri, headers: &HeaderMap, now: Timestamp) -> Result<()> {
             _ if text.is_empty() => Err(denied("The Authorization header is empty")),
             Some(("AWS", rest)) if rest.contains(':') => check_date(headers, now),
             Some(("AWS4-HMAC-SHA256", rest)) => {
-                let signed = rest.split(',').find_map(|part| part.trim().strip_prefix("SignedHeaders="));
-                check_signed(headers, signed)
+                let part = |name: &str| rest.split(',').find_map(|part| part.trim().strip_prefix(name));
+                let date = headers.get("x-amz-date").map(|date| date.to_str().unwrap_or_default());
+                check_scope(part("Credential="), date)?;
+                check_signed(headers, part("SignedHeaders="))
             }
             _ => Err(Fault::new(S3ErrorCode::InvalidArgument, "Unsupported Authorization Type")),
         };
@@ -42,6 +44,7 @@ pub fn before(uri: &Uri, headers: &HeaderMap, now: Timestamp) -> Result<()> {
         if !expires.is_some_and(|expires| (1..=EXPIRES_MAX).contains(&expires)) {
             return Err(denied("X-Amz-Expires must be from 1 second to 7 days"));
         }
+        check_scope(parameter("X-Amz-Credential"), parameter("X-Amz-Date"))?;
         return check_signed(headers, parameter("X-Amz-SignedHeaders"));
     }
     Ok(())
@@ -69,6 +72,24 @@ pub fn settle(uri: &mut Uri, headers: &mut HeaderMap, bucket_in_path: bool) {
             *uri = slashed;
         }
     }
+}
+
+/// Days and times are digits. s3s takes that for granted, and panics in builds that check arithmetic.
+fn check_scope(credential: Option<&str>, date: Option<&str>) -> Result<()> {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let day = credential.and_then(|credential| credential.split('/').nth(1));
+    if !day.is_none_or(|day| day.len() != 8 || digits(day)) {
+        let why = "The authorization header is malformed; the date of the credential is not a day.";
+        return Err(Fault::new(S3ErrorCode::AuthorizationHeaderMalformed, why));
+    }
+    let is_moment = |date: &str| {
+        let (day, time) = date.split_at_checked(8)?;
+        Some(digits(day) && digits(time.strip_prefix('T')?.strip_suffix('Z')?))
+    };
+    if !date.is_none_or(|date| date.len() != 16 || is_moment(date) == Some(true)) {
+        return Err(denied("AWS authentication requires a valid Date or x-amz-date header"));
+    }
+    Ok(())
 }
 
 /// Version 2 signs a date, which must be near.
@@ -119,6 +140,22 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn dates_are_digits() {
+        let with = |day: &str, date: &str| {
+            let authorization = format!(
+                "AWS4-HMAC-SHA256 Credential=K/{day}/r/s3/aws4_request, SignedHeaders=host, Signature=0"
+            );
+            verdict("/b/k", &[("authorization", &authorization), ("x-amz-date", date)])
+        };
+        assert_eq!(with("20260101", "20260101T000000Z"), "ok");
+        assert_eq!(with("2-east-1", "20260101T000000Z"), "AuthorizationHeaderMalformed");
+        assert_eq!(with("20260101", "2026-101T000000Z"), "AccessDenied");
+        assert_eq!(with("20260101", "20260101T00/000Z"), "AccessDenied");
+        let link = "/b/k?X-Amz-Signature=0&X-Amz-Expires=9&X-Amz-SignedHeaders=host&X-Amz-Credential=K/2-26+101/r/s3/x";
+        assert_eq!(verdict(link, &[]), "AuthorizationHeaderMalformed");
+    }
+
     const V4: &str = "AWS4-HMAC-SHA256 Credential=K/20260101/us-east-1/s3/aws4_request, SignedHeaders=host;x-amz-acl;x-amz-date, Signature=00";
 
     fn verdict(uri: &str, headers: &[(&'static str, &str)]) -> &'static str {
@@ -131,6 +168,7 @@ mod tests {
             Ok(()) => "ok",
             Err(Fault::S3(S3ErrorCode::AccessDenied, _)) => "AccessDenied",
             Err(Fault::S3(S3ErrorCode::InvalidArgument, _)) => "InvalidArgument",
+            Err(Fault::S3(S3ErrorCode::AuthorizationHeaderMalformed, _)) => "AuthorizationHeaderMalformed",
             Err(Fault::S3(S3ErrorCode::RequestTimeTooSkewed, _)) => "RequestTimeTooSkewed",
             Err(other) => panic!("{other}"),
         }

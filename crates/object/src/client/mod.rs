@@ -15,8 +15,7 @@ use s3s::xml;
 
 use answer::Begun;
 pub use answer::{Listing, Versions};
-pub use sign::{Credentials, canonical_query};
-use sign::{Signable, Signer};
+pub use sign::{Credentials, Signable, Signer, canonical_query};
 
 use crate::escape::escape;
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use s3s::{Body, HttpError, HttpResponse};
+use s3s::{Body, HttpError, HttpResponse, S3Error, S3ErrorCode};
 
 /// The most bytes of an answer that is changed.
 const CHANGED_MAX: usize = 1 << 20;
@@ -58,6 +58,21 @@ pub fn drop_odd_range(headers: &mut HeaderMap) {
     }
 }
 
+/// The library calls a document that it cannot receive, because it broke off or its chunks are wrong, a failure of
+/// its own, and says nothing more. Failures of the store have a message.
+pub async fn blame_client(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    if response.status() != StatusCode::INTERNAL_SERVER_ERROR {
+        return Ok(response);
+    }
+    let (head, body) = response.into_parts();
+    let bytes = Limited::new(body, CHANGED_MAX).collect().await.map_err(HttpError::new)?.to_bytes();
+    if bytes.windows(9).any(|part| part == b"<Message>") {
+        return Ok(HttpResponse::from_parts(head, Body::from(bytes)));
+    }
+    let error = S3Error::with_message(S3ErrorCode::IncompleteBody, "The body of the request cannot be read.");
+    error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+}
+
 /// Takes the quotes off the ETag of an answer that is marked so.
 pub async fn plain_etag(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     if response.extensions().get::<PlainETag>().is_none() {
@@ -105,6 +120,16 @@ mod tests {
             headers.insert(http::header::RANGE, HeaderValue::from_static(range));
             drop_odd_range(&mut headers);
             assert_eq!(headers.contains_key(http::header::RANGE), stays, "{range}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_cannot_be_read_is_the_clients_fault() {
+        for (message, status) in [(None, 400), (Some("We failed"), 500)] {
+            let mut error = S3Error::new(S3ErrorCode::InternalError);
+            message.into_iter().for_each(|message| error.set_message(message));
+            let response = blame_client(error.to_http_response().unwrap()).await.unwrap();
+            assert_eq!(response.status().as_u16(), status);
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod amend;
 mod cors;
 mod host;
+mod method;
 mod website;
 
 use std::io;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{self, Gate, Peer, Sts};
+use crate::fault::Fault;
 use crate::form;
 use crate::log::{Line, Log};
 use crate::service::Service;
@@ -128,6 +130,10 @@ impl Server {
     }
 }
 
+fn refused(fault: Fault) -> Result<HttpResponse, HttpError> {
+    S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+}
+
 impl Edge {
     async fn handle(&self, req: Request<Incoming>, peer: Peer) -> Result<HttpResponse, HttpError> {
         let started = Instant::now();
@@ -194,8 +200,10 @@ impl Edge {
     }
 
     async fn serve(&self, req: Request<Body>) -> Result<HttpResponse, HttpError> {
-        if let Err(fault) = access::before(req.uri(), req.headers(), jiff::Timestamp::now()) {
-            return S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)));
+        let before = access::before(req.uri(), req.headers(), jiff::Timestamp::now());
+        let object = self.names_object(&req);
+        if let Err(fault) = before.and_then(|()| method::check(req.method(), req.uri(), object)) {
+            return refused(fault);
         }
         let by_path = self.host_bucket(&req).is_none();
         let (mut head, body) = req.into_parts();
@@ -205,16 +213,23 @@ impl Edge {
             return Ok(form::post(&self.service, &self.gate, &bucket, req).await);
         }
         let of_tokens = Sts::asked(req.method(), req.uri(), req.headers());
-        let response = self.s3.call(amend::measure(req).await).await?;
+        let response = amend::blame_client(self.s3.call(amend::measure(req).await).await?).await?;
         if of_tokens { Ok(Sts::in_its_form(response).await) } else { amend::plain_etag(response).await }
     }
 
     /// The bucket that a form is posted to. The library would hold its file in memory.
     fn form_bucket(&self, req: &Request<Body>) -> Option<String> {
-        let by_host = self.host_bucket(req);
+        form::is_form(req, self.names_object(req)).then(|| self.bucket_of(req)).flatten()
+    }
+
+    /// Whether the path names an object, and not only a bucket.
+    fn names_object(&self, req: &Request<Body>) -> bool {
         let path = req.uri().path().trim_start_matches('/');
-        let key = if by_host.is_some() { path } else { path.split_once('/').map_or("", |(_, key)| key) };
-        form::is_form(req, !key.is_empty()).then(|| self.bucket_of(req)).flatten()
+        let key = match self.host_bucket(req) {
+            Some(_) => path,
+            None => path.split_once('/').map_or("", |(_, key)| key),
+        };
+        !key.is_empty()
     }
 
     /// The bucket by host name or by the first step of the path.

@@ -11,7 +11,7 @@ use object::engine::{Engine, EngineConfig, EngineError};
 use crate::bed::{config, content, fetch, files, id_of, open, prepare};
 
 const FOLDER: &str = "ENGINE_CRASH_FOLDER";
-const TASKS: u64 = 6;
+pub const TASKS: u64 = 6;
 const KEYS: u64 = 12;
 const ROUNDS: u64 = 5;
 const SIZES: [usize; 8] = [0, 10, 300, 4096, 5000, 60_000, 100_000, 700_000];
@@ -34,13 +34,13 @@ fn count_key(task: u64) -> Vec<u8> {
     format!("g{task}").into_bytes()
 }
 
-fn count(engine: &Engine, task: u64) -> u64 {
+pub fn count(engine: &Engine, task: u64) -> u64 {
     let value = engine.read().unwrap().get(&count_key(task)).unwrap();
     value.map_or(0, |value| id_of(&value).0)
 }
 
 /// One step, recorded together with its number.
-async fn run(engine: &Engine, task: u64, number: u64) -> Result<(), EngineError> {
+pub async fn run(engine: &Engine, task: u64, number: u64) -> Result<(), EngineError> {
     let (key, bytes) = step(task, number);
     let written = match &bytes {
         Some(bytes) => Some(prepare(engine, bytes, 50_000, None).await?),
@@ -112,7 +112,7 @@ fn run_and_kill(data: &std::path::Path, after: usize) -> BTreeMap<u64, u64> {
 }
 
 /// The keys of a task must be as its first `count` steps leave them; answers how many there are.
-async fn check(engine: &Engine, task: u64, count: u64) -> u64 {
+pub async fn check(engine: &Engine, task: u64, count: u64) -> u64 {
     let mut expected = BTreeMap::new();
     for number in 1..=count {
         let (key, _) = step(task, number);

@@ -9,3 +9,4 @@ mod damage;
 mod full;
 mod keep;
 mod overlay;
+mod power;
