@@ -1,0 +1,73 @@
+//! Everything in a catalogue that dangles or contradicts itself, found in one look.
+
+mod machine;
+mod service;
+mod template;
+
+use serde::Serialize;
+
+use crate::catalogue::{Catalogue, Kind};
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// It cannot be used as it is.
+    Error,
+    /// It can be used, but hardly as it was meant.
+    Warning,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub level: Level,
+    pub kind: String,
+    pub name: String,
+    /// The field, as a dotted path.
+    pub path: String,
+    /// A sentence.
+    pub message: String,
+}
+
+/// Looks at every entity. The worst comes first, then by kind and name.
+pub fn check(catalogue: &Catalogue) -> Vec<Finding> {
+    let mut report = Report::default();
+    machine::check(catalogue, &mut report);
+    service::check(catalogue, &mut report);
+    template::check(catalogue, &mut report);
+    let mut findings = report.findings;
+    findings.sort_by(|a, b| (a.level, &a.kind, &a.name).cmp(&(b.level, &b.kind, &b.name)));
+    findings.dedup();
+    findings
+}
+
+#[derive(Default)]
+struct Report {
+    findings: Vec<Finding>,
+}
+
+/// The entity that is looked at.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    kind: Kind,
+    name: &'a str,
+}
+
+impl Report {
+    fn add(&mut self, level: Level, at: At<'_>, path: impl Into<String>, message: impl Into<String>) {
+        let (kind, name) = (at.kind.to_string(), at.name.to_owned());
+        self.findings.push(Finding { level, kind, name, path: path.into(), message: message.into() });
+    }
+
+    fn error(&mut self, at: At<'_>, path: impl Into<String>, message: impl Into<String>) {
+        self.add(Level::Error, at, path, message);
+    }
+
+    fn warning(&mut self, at: At<'_>, path: impl Into<String>, message: impl Into<String>) {
+        self.add(Level::Warning, at, path, message);
+    }
+}
+
+#[cfg(test)]
+mod tests;

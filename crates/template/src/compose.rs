@@ -1,0 +1,264 @@
+//! A template with everything it extends and includes merged in.
+//!
+//! The order is: the parent's whole chain (its includes, then itself), the own includes, the
+//! template itself; what comes later wins. Lists are united, `config` is merged by its top-level
+//! keys, and a key that an immutable partial template set may not be set again. Links are not merged.
+
+use std::collections::BTreeSet;
+
+use model::{Error, Result};
+
+use crate::catalogue::Catalogue;
+use crate::entity::{ClusterTemplate, Compatibility, Constraints, Defaults, PartialTemplate, SizeRule};
+
+/// Longest chain of templates that extend each other.
+const PARENTS_MAX: usize = 64;
+
+enum Part<'a> {
+    Whole(&'a ClusterTemplate),
+    Partial(&'a PartialTemplate),
+}
+
+/// The template with its parents and partial templates. One that has neither comes back as it is.
+pub fn resolve(catalogue: &Catalogue, template: &ClusterTemplate) -> Result<ClusterTemplate> {
+    if template.extends.is_none() && template.includes.is_empty() {
+        return Ok(template.clone());
+    }
+    let mut parts = Vec::new();
+    collect(catalogue, template, &mut Vec::new(), &mut parts)?;
+    let mut merged = ClusterTemplate {
+        defaults: Defaults::default(),
+        compatibility: Compatibility::default(),
+        constraints: Constraints::default(),
+        ..template.clone()
+    };
+    merged.administration = Default::default();
+    let mut fixed = BTreeSet::new();
+    for part in parts {
+        match part {
+            Part::Partial(partial) => {
+                merge_defaults(&mut merged.defaults, &partial.defaults, &mut fixed, partial.immutable)
+                    .map_err(|error| in_template(error, template))?;
+                merge_compatibility(&mut merged.compatibility, &partial.compatibility);
+            }
+            Part::Whole(whole) => {
+                merge_defaults(&mut merged.defaults, &whole.defaults, &mut fixed, false)
+                    .map_err(|error| in_template(error, template))?;
+                merge_compatibility(&mut merged.compatibility, &whole.compatibility);
+                merge_constraints(&mut merged.constraints, &whole.constraints);
+                if whole.administration.leaseduration.is_some() || !whole.administration.other.is_empty() {
+                    merged.administration = whole.administration.clone();
+                }
+            }
+        }
+    }
+    complete(&merged)?;
+    Ok(merged)
+}
+
+fn in_template(mut error: Error, template: &ClusterTemplate) -> Error {
+    error.message = format!("cluster template {}: {}", template.name, error.message);
+    error
+}
+
+fn collect<'a>(
+    catalogue: &'a Catalogue,
+    template: &'a ClusterTemplate,
+    path: &mut Vec<&'a str>,
+    parts: &mut Vec<Part<'a>>,
+) -> Result<()> {
+    if path.contains(&template.name.as_str()) || path.len() >= PARENTS_MAX {
+        path.push(&template.name);
+        return Err(Error::invalid(format!(
+            "templates extend each other in a circle: {}",
+            path.join(" extends ")
+        ))
+        .at("extends"));
+    }
+    path.push(&template.name);
+    if let Some(parent) = &template.extends {
+        let found = catalogue.clustertemplates.get(&parent.name).ok_or_else(|| {
+            let message =
+                format!("cluster template {} extends '{}', which does not exist", template.name, parent.name);
+            Error::invalid(message).at("extends")
+        })?;
+        collect(catalogue, found, path, parts)?;
+    }
+    for include in &template.includes {
+        let found = catalogue.partialtemplates.get(&include.name).ok_or_else(|| {
+            let message = format!(
+                "cluster template {} includes '{}', which does not exist",
+                template.name, include.name
+            );
+            Error::invalid(message).at("includes")
+        })?;
+        parts.push(Part::Partial(found));
+    }
+    parts.push(Part::Whole(template));
+    Ok(())
+}
+
+fn merge_defaults(
+    into: &mut Defaults,
+    from: &Defaults,
+    fixed: &mut BTreeSet<String>,
+    immutable: bool,
+) -> Result<()> {
+    unite(&mut into.services, &from.services);
+    for (to, from) in [
+        (&mut into.provider, &from.provider),
+        (&mut into.hardwaretype, &from.hardwaretype),
+        (&mut into.imagetype, &from.imagetype),
+        (&mut into.dns_suffix, &from.dns_suffix),
+    ] {
+        if from.is_some() {
+            to.clone_from(from);
+        }
+    }
+    for (key, value) in &from.config {
+        if fixed.contains(key) {
+            let message = format!("'{key}' cannot be set again: an immutable partial template has set it");
+            return Err(Error::invalid(message).at(&format!("defaults.config.{key}")));
+        }
+        into.config.insert(key.clone(), value.clone());
+        if immutable {
+            fixed.insert(key.clone());
+        }
+    }
+    Ok(())
+}
+
+fn merge_compatibility(into: &mut Compatibility, from: &Compatibility) {
+    unite(&mut into.services, &from.services);
+    unite(&mut into.hardwaretypes, &from.hardwaretypes);
+    unite(&mut into.imagetypes, &from.imagetypes);
+}
+
+fn merge_constraints(into: &mut Constraints, from: &Constraints) {
+    into.services.extend(from.services.iter().map(|(name, rule)| (name.clone(), rule.clone())));
+    unite(&mut into.layout.mustcoexist, &from.layout.mustcoexist);
+    unite(&mut into.layout.cantcoexist, &from.layout.cantcoexist);
+    if from.size != SizeRule::default() {
+        into.size = from.size;
+    }
+}
+
+fn unite<T: Clone + PartialEq>(into: &mut Vec<T>, from: &[T]) {
+    for item in from {
+        if !into.contains(item) {
+            into.push(item.clone());
+        }
+    }
+}
+
+/// What the whole must say for a cluster to be made of it.
+fn complete(template: &ClusterTemplate) -> Result<()> {
+    let name = &template.name;
+    if template.defaults.services.is_empty() {
+        let message =
+            format!("cluster template {name} has no services, nor has anything it extends or includes");
+        return Err(Error::invalid(message).at("defaults.services"));
+    }
+    if template.defaults.provider.is_none() {
+        let message =
+            format!("cluster template {name} has no provider, nor has anything it extends or includes");
+        return Err(Error::invalid(message).at("defaults.provider"));
+    }
+    match &template.defaults.dns_suffix {
+        Some(suffix) if !dns_suffix_is_good(suffix) => {
+            let message = format!("'{}' is no DNS suffix such as example.com", model::shown(suffix));
+            Err(Error::invalid(message).at("defaults.dnsSuffix"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether host names may end with it.
+pub fn dns_suffix_is_good(suffix: &str) -> bool {
+    let label = |label: &str| {
+        let inner = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        (1..=63).contains(&label.len())
+            && label.chars().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    suffix.len() <= 253 && suffix.strip_prefix('.').unwrap_or(suffix).split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::catalogue::Kind;
+
+    fn catalogue() -> Catalogue {
+        let mut catalogue = Catalogue::default();
+        let mut add = |kind, value: Value| catalogue.add(kind, value).unwrap();
+        add(
+            Kind::PartialTemplate,
+            json!({"name": "watched", "immutable": "true", "defaults": {"services": ["agent"], "config": {"watch": {"to": "a"}}},
+                   "compatibility": {"services": ["agent"]}, "constraints": {"size": {"min": 9}}}),
+        );
+        add(
+            Kind::PartialTemplate,
+            json!({"name": "directory", "defaults": {"config": {"ldap": "wrong"}, "imagetype": "new"}}),
+        );
+        add(
+            Kind::ClusterTemplate,
+            json!({"name": "plain", "includes": [{"name": "watched"}], "defaults": {"services": ["web"], "provider": "p", "imagetype": "old"},
+                   "compatibility": {"services": ["web"]}, "links": [{"label": "l", "url": "u"}],
+                   "constraints": {"size": {"min": 2}, "layout": {"mustcoexist": [["a", "b"]]}, "services": {"web": {"quantities": {"min": 1}}}},
+                   "administration": {"leaseduration": {"initial": "1d"}}}),
+        );
+        add(
+            Kind::ClusterTemplate,
+            json!({"name": "rich", "extends": {"name": "plain"}, "includes": [{"name": "directory"}],
+                   "defaults": {"services": ["db"], "config": {"ldap": "right"}},
+                   "constraints": {"layout": {"mustcoexist": [["a", "b"], ["c", "d"]]}, "services": {"web": {"quantities": {"max": 3}}}}}),
+        );
+        catalogue
+    }
+
+    #[test]
+    fn parents_come_first_and_the_last_word_wins() {
+        let catalogue = catalogue();
+        let whole = resolve(&catalogue, catalogue.template("rich").unwrap()).unwrap();
+        assert_eq!(whole.defaults.services, ["agent", "web", "db"]);
+        assert_eq!(whole.defaults.provider.as_deref(), Some("p"));
+        assert_eq!(whole.defaults.imagetype.as_deref(), Some("new"));
+        assert_eq!(whole.defaults.config["ldap"], json!("right"));
+        assert_eq!(whole.compatibility.services, ["agent", "web"]);
+        assert_eq!(whole.constraints.size.min, Some(2));
+        assert_eq!(whole.constraints.layout.mustcoexist.len(), 2);
+        let web = &whole.constraints.services["web"].quantities;
+        assert_eq!((web.min, web.max), (None, Some(3)));
+        assert_eq!(whole.administration.leaseduration.unwrap().initial.0, 86_400_000);
+        assert!(whole.links.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_put_together_is_refused() {
+        let base = catalogue();
+        let check = |value: Value, expect: &str| {
+            let mut catalogue = base.clone();
+            let name = catalogue.add(Kind::ClusterTemplate, value).unwrap();
+            let error = resolve(&catalogue, catalogue.template(&name).unwrap()).unwrap_err();
+            assert!(error.message.contains(expect), "{}", error.message);
+        };
+        check(
+            json!({"name": "t", "extends": {"name": "plain"}, "defaults": {"config": {"watch": 1}}}),
+            "immutable",
+        );
+        check(json!({"name": "t", "extends": {"name": "none"}}), "'none', which does not exist");
+        check(json!({"name": "t", "includes": [{"name": "none"}]}), "'none', which does not exist");
+        check(json!({"name": "t", "extends": {"name": "t"}}), "circle: t extends t");
+        check(json!({"name": "t", "includes": [{"name": "directory"}]}), "no services");
+        check(json!({"name": "t", "includes": [{"name": "watched"}]}), "no provider");
+        check(
+            json!({"name": "t", "extends": {"name": "plain"}, "defaults": {"dnsSuffix": "a..b"}}),
+            "no DNS suffix",
+        );
+    }
+}

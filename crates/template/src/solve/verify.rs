@@ -1,0 +1,87 @@
+//! Whether a layout keeps to a template, told demand by demand. It shares nothing with the search.
+
+use super::{Conflict, Group, Layout, Question, Rule};
+use crate::entity::{Quantities, RatioTo};
+
+/// The demands that the layout does not meet, without its size.
+pub fn verify(question: &Question<'_>, layout: &Layout) -> Vec<Conflict> {
+    let rules = Rule::all(question.template, &question.services);
+    let broken = rules.iter().filter(|rule| !holds(rule, question, layout));
+    broken.map(|rule| rule.told(question.template, &question.services)).collect()
+}
+
+/// The demands on single machines that this one does not meet.
+pub fn verify_machine(question: &Question<'_>, group: &Group) -> bool {
+    let rules = Rule::all(question.template, &question.services);
+    rules.iter().all(|rule| machine_holds(rule, question, group))
+}
+
+fn holds(rule: &Rule, question: &Question<'_>, layout: &Layout) -> bool {
+    let counts = layout.counts();
+    let count = |name: &String| u64::from(counts.get(name.as_str()).copied().unwrap_or(0));
+    let quantities = |name: &String| -> Quantities {
+        question
+            .template
+            .constraints
+            .services
+            .get(name)
+            .map(|rule| rule.quantities.clone())
+            .unwrap_or_default()
+    };
+    match rule {
+        Rule::Min(name) => count(name) >= quantities(name).min.unwrap_or(0),
+        Rule::Max(name) => quantities(name).max.is_none_or(|max| count(name) <= max),
+        Rule::Step(name) => on_grid(count(name), &quantities(name)),
+        Rule::Ratio(name) => {
+            let own = quantities(name);
+            let keeps = |of: u64, ratio: &crate::entity::Ratio| {
+                let plain = (of * u64::from(ratio.part)).div_ceil(u64::from(ratio.whole));
+                count(name) == clamped(plain, &own, u64::from(layout.size()))
+            };
+            match &own.ratio {
+                Some(RatioTo::Machines(ratio)) => keeps(layout.size().into(), ratio),
+                Some(RatioTo::Services(ratios)) => {
+                    let on = |name: &&String| question.services.contains(name);
+                    ratios.iter().filter(|(of, _)| on(of)).all(|(of, ratio)| keeps(count(of), ratio))
+                }
+                None => true,
+            }
+        }
+        _ => layout.0.iter().all(|group| machine_holds(rule, question, group)),
+    }
+}
+
+/// The next count on the grid, within the limits.
+fn clamped(plain: u64, own: &Quantities, size: u64) -> u64 {
+    let (min, step) = (own.min.unwrap_or(0), own.step.unwrap_or(1).max(1));
+    let max = own.max.unwrap_or(size).min(size).max(min);
+    let wanted = if plain <= min { min } else { min + (plain - min).div_ceil(step) * step };
+    wanted.min(min + (max - min) / step * step)
+}
+
+fn on_grid(count: u64, own: &Quantities) -> bool {
+    let (min, step) = (own.min.unwrap_or(0), own.step.unwrap_or(1).max(1));
+    count >= min && (count - min).is_multiple_of(step)
+}
+
+fn machine_holds(rule: &Rule, question: &Question<'_>, group: &Group) -> bool {
+    let layout = &question.template.constraints.layout;
+    let has = |name: &String| group.services.contains(name);
+    let service = |name: &String| question.template.constraints.services.get(name);
+    match rule {
+        Rule::Must(at) => {
+            let on = |name: &&String| question.services.contains(name);
+            let members: Vec<&String> = layout.mustcoexist[*at].iter().filter(on).collect();
+            members.iter().all(|name| has(name)) || !members.iter().any(|name| has(name))
+        }
+        Rule::Cant(at) => !layout.cantcoexist[*at].iter().all(has),
+        Rule::Hardware(name) => {
+            !has(name) || service(name).is_none_or(|rule| rule.hardwaretypes.contains(&group.hardwaretype))
+        }
+        Rule::Image(name) => {
+            !has(name) || service(name).is_none_or(|rule| rule.imagetypes.contains(&group.imagetype))
+        }
+        Rule::Carry => !group.services.is_empty(),
+        Rule::Min(_) | Rule::Max(_) | Rule::Step(_) | Rule::Ratio(_) => true,
+    }
+}
