@@ -3,6 +3,8 @@
 # floor and the competition in the same run, and prints tables. Nothing is left behind.
 #
 #   RUNS=200 BURST=1000 SCALE=10000 LIST=100000 FLEET=5000 LEVELS="10 100 1000" ROUNDS=5 SETTLE=60 OPENB_DIR=path/to/openb make bench
+#
+# The part about buckets has settings of its own and runs alone too: scripts/bench-buckets.sh.
 # shellcheck source=scripts/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -171,7 +173,7 @@ stop_roles() {
 
 step "building"
 # In one go: apart, the packages would ask for other features of what they share, and build it again.
-cargo build --release --package banyan --package sim --package placement --package bed --bins --examples
+cargo build --release --package banyan --package object --package sim --package placement --package bed --bins --examples
 bench=target/release/examples/bench
 
 step "start of one container (SQLite)"
@@ -233,3 +235,5 @@ target/release/banyan-sim --scale "$scale"
 
 step "lists and filters over $list instances"
 "$bench" list "$list"
+
+S3_BUILT=yes scripts/bench-buckets.sh
