@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 use super::api::{BlobId, EngineConfig, EngineError};
+use super::buffers::Buffers;
 use super::file::Files;
 use super::index::Index;
 use super::journal::Segments;
@@ -27,6 +28,8 @@ pub(super) struct Core {
     pub index: Mutex<Index>,
     pub segments: Arc<Segments>,
     pub files: Arc<Files>,
+    /// For chunks on their way out.
+    pub buffers: Arc<Buffers>,
     pub room: Room,
     /// After a failure that leaves the disk's content unknown, or after `close`.
     pub stopped: AtomicBool,

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -9,18 +10,24 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
+use rustix::fs::Advice;
 use rustix::io::ReadWriteFlags;
 
 use super::api::{BlobId, CHUNK, EngineError, SealKey};
 use super::blob::{Blob, Place, TAG, blob_key};
+use super::buffers::{Buffers, Lease};
 use super::core::Core;
 use super::journal::crc32c;
 use super::seal::Cipher;
 
 /// Chunks read at once.
-const CHUNKS_AT_ONCE: u64 = 8;
-/// Reads under way for one stream.
+const CHUNKS_AT_ONCE: usize = 4;
+/// The most bytes of these.
+pub(super) const SPAN: usize = CHUNKS_AT_ONCE * (CHUNK + TAG as usize);
+/// Reads of a sealed blob under way for one stream.
 const AHEAD: usize = 2;
+/// Bytes that the disk is asked for at once when something is not in memory.
+const DISK_AHEAD: NonZeroU64 = NonZeroU64::new(2 << 20).expect("it is not zero");
 /// How often a packed blob is looked for again when it moved meanwhile.
 const MOVES_MAX: usize = 3;
 
@@ -33,6 +40,7 @@ pub(super) struct Source {
     blob: Blob,
     file: Arc<File>,
     cipher: Option<Cipher>,
+    buffers: Arc<Buffers>,
 }
 
 pub(super) fn find(core: &Core, id: BlobId) -> Result<Blob, EngineError> {
@@ -54,7 +62,7 @@ pub(super) fn open(core: &Core, id: BlobId, seal: Option<&SealKey>) -> Result<So
                     (Some(salt), Some(key)) => Some(Cipher::new(key, salt)),
                     _ => None,
                 };
-                return Ok(Source { id, blob, file, cipher });
+                return Ok(Source { id, blob, file, cipher, buffers: core.buffers.clone() });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
@@ -116,11 +124,7 @@ impl Source {
     async fn packed(self) -> Result<Bytes, EngineError> {
         let Place::Packed { offset, .. } = self.blob.place else { return Err(EngineError::Missing(self.id)) };
         let mut bytes = vec![0; usize::try_from(self.blob.stored()).unwrap_or(0)];
-        let read = {
-            let mut slices = [IoSliceMut::new(&mut bytes)];
-            rustix::io::preadv2(&*self.file, &mut slices, offset, ReadWriteFlags::NOWAIT)
-        };
-        if read.is_ok_and(|count| count == bytes.len()) {
+        if self.fill(&mut bytes, offset, false)? {
             return self.open_packed(bytes);
         }
         blocking(move || self.packed_now()).await
@@ -135,7 +139,7 @@ impl Source {
     pub fn packed_raw(&self) -> Result<Vec<u8>, EngineError> {
         let Place::Packed { offset, .. } = self.blob.place else { return Err(EngineError::Missing(self.id)) };
         let mut bytes = vec![0; usize::try_from(self.blob.stored()).unwrap_or(0)];
-        self.file.read_exact_at(&mut bytes, offset).map_err(|error| self.failed(error))?;
+        self.fill(&mut bytes, offset, true)?;
         self.check_packed(&bytes)?;
         Ok(bytes)
     }
@@ -164,19 +168,25 @@ impl Source {
         }
     }
 
-    /// The range in pieces, some read ahead.
+    /// The range in pieces. What is in memory is read on the spot; opening seals takes a core's time, so
+    /// that is done elsewhere and ahead.
     fn chunks(self, range: Range<u64>) -> Stream {
         let chunk = CHUNK as u64;
         let all = range.start / chunk..range.end.div_ceil(chunk);
+        let sealed = self.cipher.is_some();
         let source = Arc::new(self);
-        stream::iter(all.clone().step_by(CHUNKS_AT_ONCE as usize))
-            .map(move |first| {
-                let (source, range) = (source.clone(), range.clone());
-                let chunks = first..(first + CHUNKS_AT_ONCE).min(all.end);
-                blocking(move || source.span(chunks, &range))
-            })
-            .buffered(AHEAD)
-            .boxed()
+        let pieces = stream::iter(all.clone().step_by(CHUNKS_AT_ONCE)).map(move |first| {
+            let (source, range) = (source.clone(), range.clone());
+            let chunks = first..(first + CHUNKS_AT_ONCE as u64).min(all.end);
+            async move {
+                if !sealed && let Some(bytes) = source.span(chunks.clone(), &range, false)? {
+                    return Ok(bytes);
+                }
+                let piece = blocking(move || source.span(chunks, &range, true)).await?;
+                Ok(piece.unwrap_or_default())
+            }
+        });
+        if sealed { pieces.buffered(AHEAD).boxed() } else { pieces.buffered(1).boxed() }
     }
 
     /// Reads all of it and compares the checksums, telling how much after each piece. Needs no key.
@@ -185,11 +195,12 @@ impl Source {
             return each(self.packed_raw()?.len() as u64);
         }
         let chunks = self.blob.size.div_ceil(CHUNK as u64);
-        for first in (0..chunks).step_by(CHUNKS_AT_ONCE as usize) {
-            each(self.checked(first..(first + CHUNKS_AT_ONCE).min(chunks))?.len() as u64)?;
+        for first in (0..chunks).step_by(CHUNKS_AT_ONCE) {
+            let read = self.checked(first..(first + CHUNKS_AT_ONCE as u64).min(chunks), true)?;
+            each(read.map_or(0, |bytes| bytes.as_ref().len() as u64))?;
         }
         // What was read once for this is not read again soon.
-        let _ = rustix::fs::fadvise(&*self.file, 0, None, rustix::fs::Advice::DontNeed);
+        let _ = rustix::fs::fadvise(&*self.file, 0, None, Advice::DontNeed);
         Ok(())
     }
 
@@ -197,33 +208,40 @@ impl Source {
         CHUNK as u64 + if self.blob.salt.is_some() { TAG } else { 0 }
     }
 
-    /// Whole chunks as they are stored.
-    fn checked(&self, chunks: Range<u64>) -> Result<Vec<u8>, EngineError> {
+    /// Whole chunks as they are stored; `None` if that means to `wait` for the disk and it may not.
+    fn checked(&self, chunks: Range<u64>, wait: bool) -> Result<Option<Lease>, EngineError> {
         let (step, stored) = (self.step(), self.blob.stored());
         let start = chunks.start * step;
         let end = (chunks.end * step).min(stored);
-        let bytes = self.read(start, end - start)?;
-        let crcs = self.read(stored + chunks.start * 4, (chunks.end - chunks.start) * 4)?;
-        let step = usize::try_from(step).expect("a chunk is small");
-        for (piece, crc) in bytes.chunks(step).zip(crcs.chunks_exact(4)) {
+        let size = |bytes: u64| usize::try_from(bytes).expect("some chunks are small");
+        let mut bytes = self.buffers.lease(size(end - start));
+        let mut sums = [0; 4 * CHUNKS_AT_ONCE];
+        let sums = &mut sums[..4 * size(chunks.end - chunks.start)];
+        if wait {
+            let _ = rustix::fs::fadvise(&*self.file, start, Some(DISK_AHEAD), Advice::WillNeed);
+        }
+        if !self.fill(bytes.as_mut(), start, wait)? || !self.fill(sums, stored + chunks.start * 4, wait)? {
+            return Ok(None);
+        }
+        for (piece, crc) in bytes.as_ref().chunks(size(step)).zip(sums.chunks_exact(4)) {
             if crc32c(piece).to_le_bytes() != *crc {
                 return Err(EngineError::Damaged(self.id));
             }
         }
-        Ok(bytes)
+        Ok(Some(bytes))
     }
 
     /// Reads and checks whole chunks; answers what of them lies in `range`.
-    fn span(&self, chunks: Range<u64>, range: &Range<u64>) -> Result<Bytes, EngineError> {
+    fn span(&self, chunks: Range<u64>, range: &Range<u64>, wait: bool) -> Result<Option<Bytes>, EngineError> {
         let chunk = CHUNK as u64;
-        let bytes = self.checked(chunks.clone())?;
+        let Some(stored) = self.checked(chunks.clone(), wait)? else { return Ok(None) };
         let bytes = match &self.cipher {
-            Some(cipher) => self.unseal(cipher, chunks.start, &bytes)?,
-            None => bytes,
+            Some(cipher) => self.unseal(cipher, chunks.start, stored.as_ref())?.into(),
+            None => Bytes::from_owner(stored),
         };
         let from = range.start.saturating_sub(chunks.start * chunk);
         let to = (range.end - chunks.start * chunk).min(bytes.len() as u64);
-        Ok(Bytes::from(bytes).slice(usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0)))
+        Ok(Some(bytes.slice(usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0))))
     }
 
     fn unseal(&self, cipher: &Cipher, first: u64, bytes: &[u8]) -> Result<Vec<u8>, EngineError> {
@@ -237,19 +255,15 @@ impl Source {
         Ok(plain)
     }
 
-    fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, EngineError> {
-        let length = usize::try_from(length).map_err(|_| EngineError::Damaged(self.id))?;
-        let mut bytes = Vec::with_capacity(length);
-        while bytes.len() < length {
-            let at = offset + bytes.len() as u64;
-            let room = rustix::buffer::spare_capacity(&mut bytes);
-            match rustix::io::pread(&*self.file, room, at) {
-                Ok(0) => return Err(EngineError::Damaged(self.id)),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
+    /// Fills `room` from the file. Without `wait` that works only if all of it is in memory.
+    fn fill(&self, room: &mut [u8], offset: u64, wait: bool) -> Result<bool, EngineError> {
+        if wait {
+            self.file.read_exact_at(room, offset).map_err(|error| self.failed(error))?;
+            return Ok(true);
         }
-        bytes.truncate(length);
-        Ok(bytes)
+        let length = room.len();
+        let read =
+            rustix::io::preadv2(&*self.file, &mut [IoSliceMut::new(room)], offset, ReadWriteFlags::NOWAIT);
+        Ok(read.is_ok_and(|count| count == length))
     }
 }

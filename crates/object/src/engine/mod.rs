@@ -40,6 +40,7 @@
 
 mod api;
 mod blob;
+mod buffers;
 mod compact;
 mod core;
 mod file;

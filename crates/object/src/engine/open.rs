@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::api::{EngineConfig, EngineError};
 use super::blob::{blob_key, blob_of, blobs};
+use super::buffers::Buffers;
 use super::core::{Core, Counters, Pins, Room, Signal};
 use super::file::Files;
 use super::hand::Hand;
@@ -20,8 +21,8 @@ use super::journal::{Journal, Segments};
 use super::keeper::Keeper;
 use super::layers::{Changes, State};
 use super::replay::{End, replay};
-use super::scrub;
 use super::writer::{Job, QUEUE_MAX, Writer};
+use super::{get, scrub};
 
 /// Records that a replay gathers before the index takes them.
 const REPLAYED_MAX: usize = 50_000;
@@ -63,6 +64,7 @@ pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
         index: Mutex::new(index),
         segments: segments.clone(),
         files: Arc::new(files),
+        buffers: Buffers::new(get::SPAN),
         stopped: AtomicBool::new(false),
         signal,
         counters: Counters::default(),

@@ -155,7 +155,8 @@ struct Sink {
     sync: Option<JoinHandle<io::Result<()>>>,
     synced: u64,
     offset: u64,
-    hint: Option<u64>,
+    /// Bytes that the file has on the disk from the start.
+    reserved: u64,
     cipher: Option<Cipher>,
     /// A sealed blob's chunk that is not full, or may be the last.
     plain: Vec<u8>,
@@ -169,9 +170,10 @@ impl Sink {
     fn new(files: &Arc<Files>, hint: Option<u64>, cipher: Option<Cipher>) -> Result<Self, EngineError> {
         let guard = files.guard();
         let file = files.create(guard.id())?;
+        let mut reserved = 0;
         if let Some(size) = hint {
-            let all = stored(size, cipher.is_some()) + size.div_ceil(CHUNK as u64) * 4;
-            match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, all) {
+            reserved = stored(size, cipher.is_some()) + size.div_ceil(CHUNK as u64) * 4;
+            match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, reserved) {
                 Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
                 Err(error) => return Err(io::Error::from(error).into()),
             }
@@ -182,7 +184,7 @@ impl Sink {
             sync: None,
             synced: 0,
             offset: 0,
-            hint,
+            reserved,
             cipher,
             plain: Vec::new(),
             chunk: 0,
@@ -290,8 +292,8 @@ impl Sink {
         }
         let crcs = Bytes::from(std::mem::take(&mut self.crcs));
         self.put(&[crcs])?;
-        if self.hint.is_some() {
-            // Gives back what was reserved and not used.
+        if self.offset < self.reserved {
+            // Gives back what was not used.
             self.file.set_len(self.offset)?;
         }
         self.end_sync()?;
