@@ -5,19 +5,21 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use s3s::StdError;
+use s3s::dto::LoggingEnabled;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::fault::Result;
 use crate::headers::Terms;
 use crate::put::{self, Source};
-use crate::record::Blob;
+use crate::record::{Blob, Bucket};
 use crate::service::{Records, Service};
 use crate::trace::Trace;
 use crate::version;
@@ -30,14 +32,14 @@ const GATHERED_MAX: usize = 1 << 20;
 /// What a request was, for its line.
 pub struct Line {
     pub trace: Trace,
-    pub method: String,
-    pub uri: String,
+    pub method: Method,
+    pub uri: Uri,
     pub status: u16,
     pub sent: Option<u64>,
     pub took: Duration,
     pub request_id: String,
-    pub referrer: String,
-    pub agent: String,
+    pub referrer: Option<HeaderValue>,
+    pub agent: Option<HeaderValue>,
 }
 
 /// Takes lines from the listener.
@@ -51,9 +53,10 @@ impl Log {
         (Self(sender), run(service, lines, stop))
     }
 
-    /// Never waits.
-    pub fn note(&self, line: Line) {
-        if self.0.try_send(line).is_err() {
+    /// Never waits. Most buckets ask for no log, which is seen here: to hand their lines over would cost more.
+    pub fn note(&self, service: &Service, line: Line) {
+        let bucket = line.trace.seen().and_then(|seen| seen.bucket.as_deref());
+        if bucket.and_then(|bucket| asking(service, bucket)).is_some() && self.0.try_send(line).is_err() {
             tracing::debug!("a line of the access log is dropped");
         }
     }
@@ -93,10 +96,8 @@ async fn run(service: Service, mut lines: mpsc::Receiver<Line>, stop: Cancellati
 fn gather(service: &Service, line: &Line, gathered: &mut HashMap<(String, String), String>) {
     let Some(seen) = line.trace.seen() else { return };
     let Some(name) = &seen.bucket else { return };
-    let Ok(Ok(bucket)) = service.engine.read().map(|view| view.bucket(name)) else { return };
-    let Some(to) = bucket.settings.logging.as_ref().and_then(|status| status.logging_enabled.as_ref()) else {
-        return;
-    };
+    let Some(bucket) = asking(service, name) else { return };
+    let Some(to) = target(&bucket) else { return };
     let text = gathered.entry((to.target_bucket.clone(), to.target_prefix.clone())).or_default();
     let owner = &bucket.owner.id;
     let at = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).strftime("[%d/%b/%Y:%H:%M:%S +0000]");
@@ -116,11 +117,25 @@ fn gather(service: &Service, line: &Line, gathered: &mut HashMap<(String, String
         line.method,
         seen.operation,
         line.method,
-        escape(&line.uri),
+        escape(&line.uri.to_string()),
         line.status,
-        escape(&line.referrer),
-        escape(&line.agent),
+        text_of(line.referrer.as_ref()),
+        text_of(line.agent.as_ref()),
     );
+}
+
+/// The bucket, if it asks for a log.
+fn asking(service: &Service, name: &str) -> Option<Arc<Bucket>> {
+    let bucket = service.engine.read().ok()?.bucket_shared(name).ok()?;
+    target(&bucket).is_some().then_some(bucket)
+}
+
+fn target(bucket: &Bucket) -> Option<&LoggingEnabled> {
+    bucket.settings.logging.as_ref()?.logging_enabled.as_ref()
+}
+
+fn text_of(header: Option<&HeaderValue>) -> String {
+    escape(header.and_then(|value| value.to_str().ok()).unwrap_or("-"))
 }
 
 /// Without quotes, spaces and control characters, which would end a field.

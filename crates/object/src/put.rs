@@ -7,7 +7,6 @@ use futures::{Stream, StreamExt};
 use http::HeaderMap;
 use md5::{Digest, Md5};
 use s3s::{S3ErrorCode, StdError, TrailingHeaders};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::checksum::{self, Algorithm, Asked};
@@ -21,8 +20,8 @@ pub const SIZE_MAX: u64 = 5 << 30;
 const IDLE: Duration = Duration::from_secs(60);
 /// Bodies up to this size are hashed on the spot; handing them over would cost more.
 const INLINE_MAX: u64 = 128 * 1024;
-/// Pieces of a body that wait for the hashes.
-const HASH_QUEUE: usize = 16;
+/// Bytes of a body that are handed to the hashes at once.
+const HASH_GATHER: usize = 256 * 1024;
 
 /// Bytes to be taken, and what was promised about them.
 pub struct Source<S> {
@@ -137,10 +136,10 @@ fn expected(asked: &Asked, trailers: Option<&TrailingHeaders>) -> Result<Option<
     })
 }
 
-/// MD5 and a checksum beside the disk's work.
+/// MD5 and a checksum beside the disk's work. Holds no thread while it waits for bytes.
 enum Hashes {
     Inline(Box<Pair>),
-    Task { queue: mpsc::Sender<Bytes>, task: JoinHandle<Pair> },
+    Beside { gathered: Vec<Bytes>, waiting: usize, work: JoinHandle<Box<Pair>> },
 }
 
 struct Pair {
@@ -153,38 +152,47 @@ impl Pair {
         self.md5.update(bytes);
         self.checksum.update(bytes);
     }
+
+    fn update_all(mut self: Box<Self>, pieces: &[Bytes]) -> Box<Self> {
+        pieces.iter().for_each(|piece| self.update(piece));
+        self
+    }
 }
 
 impl Hashes {
     fn start(algorithm: Algorithm, length: Option<u64>) -> Self {
-        let mut pair = Pair { md5: Md5::new(), checksum: checksum::Hasher::new(algorithm) };
+        let pair = Box::new(Pair { md5: Md5::new(), checksum: checksum::Hasher::new(algorithm) });
         if length.is_some_and(|length| length <= INLINE_MAX) {
-            return Self::Inline(Box::new(pair));
+            return Self::Inline(pair);
         }
-        let (queue, mut pieces) = mpsc::channel::<Bytes>(HASH_QUEUE);
-        let task = tokio::task::spawn_blocking(move || {
-            while let Some(piece) = pieces.blocking_recv() {
-                pair.update(&piece);
-            }
-            pair
-        });
-        Self::Task { queue, task }
+        Self::Beside { gathered: Vec::new(), waiting: 0, work: tokio::task::spawn_blocking(|| pair) }
     }
 
+    /// Waits while the hashes are behind.
     async fn update(&mut self, piece: Bytes) -> Result<()> {
         match self {
             Self::Inline(pair) => pair.update(&piece),
-            Self::Task { queue, .. } => queue.send(piece).await.map_err(|_| stopped())?,
+            Self::Beside { gathered, waiting, work } => {
+                *waiting += piece.len();
+                gathered.push(piece);
+                if *waiting >= HASH_GATHER {
+                    let pieces = std::mem::take(gathered);
+                    *waiting = 0;
+                    let pair = (&mut *work).await.map_err(|_| stopped())?;
+                    *work = tokio::task::spawn_blocking(move || pair.update_all(&pieces));
+                }
+            }
         }
         Ok(())
     }
 
     async fn finish(self) -> Result<([u8; 16], String)> {
         let pair = match self {
-            Self::Inline(pair) => *pair,
-            Self::Task { queue, task } => {
-                drop(queue);
-                task.await.map_err(|_| stopped())?
+            Self::Inline(pair) => pair,
+            Self::Beside { gathered, work, .. } => {
+                let pair = work.await.map_err(|_| stopped())?;
+                let last = tokio::task::spawn_blocking(move || pair.update_all(&gathered));
+                last.await.map_err(|_| stopped())?
             }
         };
         Ok((pair.md5.finalize().into(), pair.checksum.finish()))

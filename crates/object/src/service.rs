@@ -1,5 +1,6 @@
 //! What every operation needs.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -54,11 +55,15 @@ pub trait Records {
 
     /// The bucket, or `NoSuchBucket`.
     fn bucket(&self, name: &str) -> Result<Bucket> {
+        self.bucket_shared(name).map(|bucket| Bucket::clone(&bucket))
+    }
+
+    /// The same for those who only look at it.
+    fn bucket_shared(&self, name: &str) -> Result<Arc<Bucket>> {
         let bytes = self.record(&key::bucket(name))?.ok_or_else(|| {
             Fault::new(s3s::S3ErrorCode::NoSuchBucket, "The specified bucket does not exist")
         })?;
-        Ok(serde_json::from_slice(&bytes)
-            .map_err(|error| crate::engine::EngineError::Index(error.to_string()))?)
+        Ok(bucket_decode(bytes).map_err(|error| crate::engine::EngineError::Index(error.to_string()))?)
     }
 }
 
@@ -80,6 +85,23 @@ impl Records for Tx<'_> {
     fn each(&self, range: Range<Vec<u8>>, each: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         Ok(self.scan(range, each)?)
     }
+}
+
+thread_local! {
+    /// The bucket that was read last, beside the bytes it was read from: a request reads its bucket several times, and
+    /// so do most requests one after the other.
+    static LAST: RefCell<Option<(Vec<u8>, Arc<Bucket>)>> = const { RefCell::new(None) };
+}
+
+fn bucket_decode(bytes: Vec<u8>) -> Result<Arc<Bucket>, serde_json::Error> {
+    LAST.with_borrow_mut(|last| match last {
+        Some((known, bucket)) if *known == bytes => Ok(bucket.clone()),
+        _ => {
+            let bucket: Arc<Bucket> = Arc::new(serde_json::from_slice(&bytes)?);
+            *last = Some((bytes, bucket.clone()));
+            Ok(bucket)
+        }
+    })
 }
 
 /// Puts the bucket's record back after a change of its settings.

@@ -1,6 +1,7 @@
 //! Asks the rules of one bucket on behalf of one caller.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use s3s::S3ErrorCode;
 
@@ -18,7 +19,7 @@ use crate::version;
 pub struct Guard<'a> {
     caller: &'a Caller,
     view: View,
-    bucket: Bucket,
+    bucket: Arc<Bucket>,
     policy: Option<Policy>,
     public: bool,
 }
@@ -27,7 +28,7 @@ impl<'a> Guard<'a> {
     /// `NoSuchBucket` if it is not there.
     pub fn open(service: &Service, caller: &'a Caller, bucket: &str) -> Result<Self> {
         let view = service.engine.read()?;
-        let bucket = view.bucket(bucket)?;
+        let bucket = view.bucket_shared(bucket)?;
         let policy = bucket.policy.as_deref().map(Policy::kept);
         let public = policy.as_ref().is_some_and(Policy::is_public);
         Ok(Self { caller, view, bucket, policy, public })

@@ -35,6 +35,8 @@ use crate::trace::Trace;
 const CONNECTIONS_MAX: usize = 4096;
 /// A client that does not send its headers by then is let go.
 const HEADER_WAIT: Duration = Duration::from_secs(30);
+/// The most bytes that a connection receives at once, and gathers before it sends.
+const CONNECTION_BUFFER: usize = 64 << 10;
 /// How long running requests may go on once the store is asked to stop.
 const DRAIN_WAIT: Duration = Duration::from_secs(10);
 /// The most an XML body may hold.
@@ -100,7 +102,11 @@ impl Server {
             let edge = self.edge.clone();
             let peer = Peer { address: from.ip().to_canonical(), secure: false };
             let mut builder = Builder::new(TokioExecutor::new());
-            builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_WAIT);
+            builder
+                .http1()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_WAIT)
+                .max_buf_size(CONNECTION_BUFFER);
             builder.http2().timer(TokioTimer::new());
             let serve = service_fn(move |req| {
                 let edge = edge.clone();
@@ -143,21 +149,18 @@ impl Edge {
         let trace = Trace::default();
         req.extensions_mut().insert(peer);
         req.extensions_mut().insert(trace.clone());
-        let text = |name: HeaderName| {
-            let value = req.headers().get(name).and_then(|value| value.to_str().ok());
-            value.unwrap_or("-").to_owned()
-        };
+        let header = |name: HeaderName| req.headers().get(name).cloned();
         let request_id = format!("{:016X}", rand::random::<u64>());
         let mut line = Line {
             trace,
-            method: req.method().to_string(),
-            uri: req.uri().to_string(),
+            method: req.method().clone(),
+            uri: req.uri().clone(),
             status: 0,
             sent: None,
             took: Duration::ZERO,
             request_id: request_id.clone(),
-            referrer: text(http::header::REFERER),
-            agent: text(http::header::USER_AGENT),
+            referrer: header(http::header::REFERER),
+            agent: header(http::header::USER_AGENT),
         };
         let expects = req.headers().contains_key(http::header::EXPECT);
         let empty = req.headers().get(http::header::CONTENT_LENGTH).is_some_and(|length| length == "0");
@@ -173,7 +176,7 @@ impl Edge {
         line.status = response.status().as_u16();
         line.sent = response.body().size_hint().exact();
         line.took = started.elapsed();
-        self.log.note(line);
+        self.log.note(&self.service, line);
         Ok(response)
     }
 
