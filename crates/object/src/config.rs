@@ -4,6 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The files of a certificate, in PEM: the chain from the server's own on, and the private key.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
 /// How a store is run.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -11,6 +18,10 @@ pub struct Config {
     pub data: PathBuf,
     /// Where S3 is served; port 0 chooses a free one.
     pub listen: SocketAddr,
+    /// Serves HTTPS instead of HTTP.
+    pub tls: Option<TlsFiles>,
+    /// How long a client may send nothing of a body, or take nothing of an answer.
+    pub silence_max: Duration,
     /// Base domains for virtual-host style (`bucket.DOMAIN`); path style always works.
     pub domains: Vec<String>,
     /// The name of the region in answers and location constraints.
@@ -21,16 +32,17 @@ pub struct Config {
     pub day: Duration,
     /// Domains under which buckets are websites (`bucket.DOMAIN`).
     pub website_domains: Vec<String>,
-    /// How often access logs are written.
+    /// How long after its first line an access log is written.
     pub log_every: Duration,
     /// How often lifecycle, reclaim and the like look for work.
     pub tick: Duration,
 }
 
 impl Config {
-    /// A shorter day also means that rules are looked at more often.
+    /// A shorter day also means that rules are looked at more often, and that logs come sooner.
     pub fn day_set(&mut self, day: Duration) {
         self.day = day;
+        self.log_every = self.log_every.min(day / 2).max(Duration::from_secs(1));
         self.tick = self.tick.min(day / 10).max(Duration::from_millis(500));
     }
 
@@ -38,6 +50,8 @@ impl Config {
         Self {
             data,
             listen,
+            tls: None,
+            silence_max: Duration::from_secs(60),
             domains: Vec::new(),
             region: "us-east-1".into(),
             locations: Vec::new(),

@@ -55,7 +55,7 @@ mod trace;
 pub mod upload;
 pub mod version;
 
-pub use config::Config;
+pub use config::{Config, TlsFiles};
 pub use engine::Engine;
 pub use fault::{Fault, Result};
 pub use store::Store;

@@ -15,6 +15,8 @@ use crate::version;
 
 /// The most entries of a page.
 pub const PAGE_MAX: usize = 1000;
+/// The most delete markers that one page passes over; it then ends early.
+pub const SKIPS_MAX: usize = 100_000;
 /// How many entries are read ahead at first; each further read takes four times as many.
 const AHEAD: usize = 8;
 
@@ -79,8 +81,18 @@ impl<T> Entry<T> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub entries: Vec<Entry<T>>,
-    /// Whether more follow.
+    /// Whether more may follow.
     pub more: bool,
+    /// The name that a page ended at before it was full.
+    pub cut: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// The name behind which the next page begins, if there is one.
+    pub fn next(&self) -> Option<&str> {
+        let last = self.entries.last().map(Entry::name);
+        self.cut.as_deref().or(last).filter(|_| self.more)
+    }
 }
 
 /// Entries in order.
@@ -91,11 +103,15 @@ pub trait Source {
     fn next(&mut self) -> Result<Option<(String, Self::Item)>>;
     /// Leaps to the first name that is not less than `bound`.
     fn leap(&mut self, bound: &[u8]);
+    /// The name that it gave up at, if it did.
+    fn cut(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Makes a page. The source stands where `query` begins.
 pub fn walk<S: Source>(source: &mut S, query: &Query) -> Result<Page<S::Item>> {
-    let mut page = Page { entries: Vec::new(), more: false };
+    let mut page = Page { entries: Vec::new(), more: false, cut: None };
     if query.limit == 0 {
         return Ok(page);
     }
@@ -112,15 +128,26 @@ pub fn walk<S: Source>(source: &mut S, query: &Query) -> Result<Page<S::Item>> {
             page.entries.push(Entry::Item(name, item));
         }
     }
+    if !page.more {
+        page.cut = source.cut();
+        page.more = page.cut.is_some();
+    }
     Ok(page)
 }
 
 /// The objects of a bucket: newest versions that are not delete markers.
 pub fn objects(view: &View, bucket: u32, query: &Query) -> Result<Page<Head>> {
+    objects_among(view, bucket, query, SKIPS_MAX)
+}
+
+/// The same, passing over so many delete markers at most.
+pub fn objects_among(view: &View, bucket: u32, query: &Query, skips: usize) -> Result<Page<Head>> {
     let live = |key: &[u8], value: &[u8]| {
         if Head::is_marker(value)? { Some(None) } else { Some(Some((name(key)?, Head::decode(value)?))) }
     };
-    walk(&mut Cursor::new(view, Space::Current, bucket, query, live), query)
+    let mut cursor = Cursor::new(view, Space::Current, bucket, query, live);
+    cursor.skips = skips;
+    walk(&mut cursor, query)
 }
 
 /// A version in a listing.
@@ -187,6 +214,11 @@ struct Cursor<'a, T, F> {
     rest: Range<Vec<u8>>,
     ahead: VecDeque<(String, T)>,
     batch: usize,
+    /// How many entries that do not belong may still be passed over.
+    skips: usize,
+    /// The last of them, if there were too many.
+    cut: Option<String>,
+    delimiter: Option<String>,
     decode: F,
 }
 
@@ -195,22 +227,37 @@ impl<'a, T, F: Fn(&[u8], &[u8]) -> Option<Option<(String, T)>>> Cursor<'a, T, F>
         let mut rest = key::under(key::of_name(space, bucket, query.prefix.as_bytes()));
         let start = key::of_name(space, bucket, &query.after.bound());
         rest.start = rest.start.max(start);
-        Self { view, space, bucket, rest, ahead: VecDeque::new(), batch: AHEAD, decode }
+        Self {
+            view,
+            space,
+            bucket,
+            rest,
+            ahead: VecDeque::new(),
+            batch: AHEAD,
+            skips: usize::MAX,
+            cut: None,
+            delimiter: query.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
+            decode,
+        }
     }
 
     fn fill(&mut self) -> Result<()> {
-        if !self.ahead.is_empty() || self.rest.start >= self.rest.end {
+        if !self.ahead.is_empty() || self.cut.is_some() || self.rest.start >= self.rest.end {
             return Ok(());
         }
         let (mut last, mut broken) = (None, false);
         let (ahead, decode, batch) = (&mut self.ahead, &self.decode, self.batch);
+        let (skips, cut, delimiter) = (&mut self.skips, &mut self.cut, self.delimiter.as_deref());
+        // A marker that ends in the delimiter would leap over all that begins so.
+        let marks = |name: &String| delimiter.is_none_or(|delimiter| !name.ends_with(delimiter));
         self.view.scan(self.rest.clone(), |key, value| {
             match decode(key, value) {
                 Some(Some(entry)) => ahead.push_back(entry),
-                Some(None) => {}
+                Some(None) if *skips > 0 => *skips -= 1,
+                Some(None) => *cut = name(key).filter(marks),
                 None => broken = true,
             }
-            if ahead.len() >= batch {
+            if ahead.len() >= batch || cut.is_some() {
                 last = Some(key.to_vec());
             }
             last.is_none() && !broken
@@ -252,8 +299,14 @@ impl<T, F: Fn(&[u8], &[u8]) -> Option<Option<(String, T)>>> Source for Cursor<'_
             if start > self.rest.start {
                 self.rest.start = start;
                 self.batch = AHEAD;
+                // Where it gave up is leapt over.
+                self.cut = None;
             }
         }
+    }
+
+    fn cut(&self) -> Option<String> {
+        self.cut.clone().filter(|_| self.ahead.is_empty())
     }
 }
 

@@ -1,7 +1,5 @@
 //! Takes the bytes of a request: onto the disk and through the hashes at once.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::HeaderMap;
@@ -16,8 +14,6 @@ use crate::record;
 
 /// The most bytes of one request, as S3 has it.
 pub const SIZE_MAX: u64 = 5 << 30;
-/// How long a client may be silent within a body.
-const IDLE: Duration = Duration::from_secs(60);
 /// Bodies up to this size are hashed on the spot; handing them over would cost more.
 const INLINE_MAX: u64 = 128 * 1024;
 /// Bytes of a body that are handed to the hashes at once.
@@ -81,7 +77,7 @@ where
     let mut hashes = Hashes::start(source.checksum.algorithm, source.length);
     let mut writer: Option<BlobWriter> = None;
     let mut size: u64 = 0;
-    while let Some(piece) = next(&mut source.stream).await? {
+    while let Some(piece) = source.stream.next().await.transpose().map_err(broken)? {
         size += piece.len() as u64;
         if size > source.length.unwrap_or(SIZE_MAX) {
             return Err(if source.length.is_some() { incomplete() } else { too_large() });
@@ -107,19 +103,6 @@ where
     };
     let algorithm = source.checksum.algorithm.name().to_owned();
     Ok(Taken { written, size, md5, checksum: record::Checksum { algorithm, value, full: true } })
-}
-
-async fn next<S>(stream: &mut S) -> Result<Option<Bytes>>
-where
-    S: Stream<Item = Result<Bytes, StdError>> + Unpin,
-{
-    let piece = tokio::time::timeout(IDLE, stream.next()).await.map_err(|_| {
-        Fault::new(
-            S3ErrorCode::RequestTimeout,
-            "Your socket connection to the server was not read from or written to within the timeout period.",
-        )
-    })?;
-    piece.transpose().map_err(broken)
 }
 
 /// The value the body must have, from its header or its trailer.

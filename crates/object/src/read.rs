@@ -15,9 +15,6 @@ use crate::engine::{BlobId, Engine, EngineError, SealKey};
 use crate::fault::{Fault, Result};
 use crate::record::Version;
 
-/// Blobs that are opened before the first byte goes out, so that a delete meanwhile does not hurt.
-const OPEN_AT_ONCE: usize = 32;
-
 /// What part of an object is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
@@ -76,27 +73,31 @@ fn by_part(version: &Version, number: i32) -> Result<Slice> {
     Err(no_part())
 }
 
-/// The bytes of a version's range.
+/// The bytes of a version's range. The first blob is opened at once; the others are kept until their turn.
 pub async fn bytes(
     engine: &Engine,
     version: &Version,
     range: Range<u64>,
     key: Option<&SealKey>,
 ) -> Result<BoxStream<'static, Result<Bytes, EngineError>>> {
-    let mut pieces = pieces(version, range);
-    let later = pieces.split_off(pieces.len().min(OPEN_AT_ONCE));
-    let mut open = Vec::with_capacity(pieces.len());
-    for (id, range) in pieces {
-        open.push(engine.fetch(id, range, key).await?);
-    }
+    let mut pieces = pieces(version, range).into_iter();
+    let Some((id, range)) = pieces.next() else { return Ok(stream::empty().boxed()) };
+    let pin = (pieces.len() > 0).then(|| engine.pin());
+    let first = engine.fetch(id, range, key).await?;
+    let Some(pin) = pin else { return Ok(first) };
     let (engine, key) = (engine.clone(), key.cloned());
-    let later = stream::iter(later)
+    let later = stream::iter(pieces)
         .then(move |(id, range)| {
             let (engine, key) = (engine.clone(), key.clone());
             async move { engine.fetch(id, range, key.as_ref()).await }
         })
         .try_flatten();
-    Ok(stream::iter(open).flatten().chain(later).boxed())
+    // Once everything has been read, the pin goes.
+    let end = stream::once(async move {
+        drop(pin);
+        None
+    });
+    Ok(first.chain(later).map(Some).chain(end).filter_map(std::future::ready).boxed())
 }
 
 /// Which bytes of which blobs a range is made of.

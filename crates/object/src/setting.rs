@@ -156,18 +156,33 @@ pub fn check_website(website: &WebsiteConfiguration) -> Result<()> {
     Ok(())
 }
 
-/// The target must be there, of the same owner, and not itself a bucket that logs elsewhere.
-pub fn check_logging(tx: &Tx<'_>, bucket: &Bucket, ask: &LoggingEnabled) -> Result<()> {
-    let code = S3ErrorCode::InvalidTargetBucketForLogging;
+/// The target must be there and let logs in. Fills in what was left open; grants on the logs are not kept,
+/// they are their bucket's owner's.
+pub fn check_logging(tx: &Tx<'_>, bucket: &Bucket, ask: &mut LoggingEnabled) -> Result<()> {
     let target = match tx.bucket(&ask.target_bucket) {
         Ok(target) => target,
-        Err(Fault::S3(..)) => return Err(Fault::new(code, "The target bucket for logging does not exist")),
+        Err(Fault::S3(..)) => {
+            let code = S3ErrorCode::InvalidTargetBucketForLogging;
+            return Err(Fault::new(code, "The target bucket for logging does not exist"));
+        }
         Err(other) => return Err(other),
     };
-    if target.owner != bucket.owner {
+    ask.target_grants = None;
+    let format = ask.target_object_key_format.get_or_insert_default();
+    match &format.partitioned_prefix {
+        None => drop(format.simple_prefix.get_or_insert_default()),
+        Some(parted) => {
+            let date = parted.partition_date_source.as_ref().map(PartitionDateSource::as_str);
+            let known = [PartitionDateSource::DELIVERY_TIME, PartitionDateSource::EVENT_TIME];
+            if date.is_some_and(|date| !known.contains(&date)) || format.simple_prefix.is_some() {
+                return Err(malformed("The format of the names of logs is not well formed"));
+            }
+        }
+    }
+    if !crate::log::may_log(bucket, &target, ask) {
         return Err(Fault::new(
-            code,
-            "The owner for the bucket to be logged and the target bucket must be the same",
+            S3ErrorCode::AccessDenied,
+            "The target bucket does not let logs in: its policy must allow s3:PutObject to logging.s3.amazonaws.com",
         ));
     }
     Ok(())

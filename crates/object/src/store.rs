@@ -34,14 +34,10 @@ impl Store {
                 config.data.display()
             ))
         })?;
-        let listen = config.listen;
         let service = Service { engine, identity, config: Arc::new(config) };
         let stop = CancellationToken::new();
         let (log, logging) = Log::new(service.clone(), stop.clone());
-        let server = Server::bind(service.clone(), log).await.map_err(|error| {
-            Error::invalid(format!("S3 cannot listen on {listen}: {error}"))
-                .hint("choose another address for S3, or stop what holds this one")
-        })?;
+        let server = Server::bind(service.clone(), log).await?;
         let address = server.address()?;
         let tasks = vec![
             tokio::spawn(server.run(stop.clone())),
@@ -55,6 +51,11 @@ impl Store {
     /// Where S3 is served.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// `https` where it has a certificate.
+    pub fn scheme(&self) -> &'static str {
+        if self.service.config.tls.is_some() { "https" } else { "http" }
     }
 
     pub fn service(&self) -> &Service {

@@ -1,12 +1,19 @@
 //! What is known of a request once it passed the gate: for the access log, metrics and traces.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::service::Caller;
 
 /// Put into a request's extensions by the listener, filled by the gate, read by the listener afterwards.
 #[derive(Debug, Clone, Default)]
-pub struct Trace(Arc<OnceLock<Seen>>);
+pub struct Trace(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    seen: OnceLock<Seen>,
+    by_acl: AtomicBool,
+}
 
 #[derive(Debug, Clone)]
 pub struct Seen {
@@ -19,10 +26,19 @@ pub struct Seen {
 impl Trace {
     pub fn note(&self, seen: Seen) {
         // A request passes the gate once; a second note would say the same.
-        let _ = self.0.set(seen);
+        let _ = self.0.seen.set(seen);
     }
 
     pub fn seen(&self) -> Option<&Seen> {
-        self.0.get()
+        self.0.seen.get()
+    }
+
+    /// Notes that only a list of rights let the request pass.
+    pub fn note_acl(&self) {
+        self.0.by_acl.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_by_acl(&self) -> bool {
+        self.0.by_acl.load(Ordering::Relaxed)
     }
 }

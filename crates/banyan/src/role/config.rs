@@ -52,6 +52,8 @@ struct ObjectFile {
     /// Where S3 is served.
     #[serde(default = "object_listen_default")]
     listen: SocketAddr,
+    /// The certificate that S3 is served with; HTTP without it.
+    tls: Option<TlsFile>,
     /// Base domains for buckets in host names.
     #[serde(default)]
     domains: Vec<String>,
@@ -67,9 +69,18 @@ struct ObjectFile {
     day_s: Option<u64>,
 }
 
+/// `tls` of `[object]`: files in PEM.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TlsFile {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
 impl ObjectFile {
     fn config(self, data: &Path) -> object::Config {
         let mut config = object::Config::new(self.data.unwrap_or_else(|| data.join("object")), self.listen);
+        config.tls = self.tls.map(|TlsFile { certificate, key }| object::TlsFiles { certificate, key });
         config.domains = self.domains;
         config.website_domains = self.website_domains;
         config.locations = self.locations;

@@ -95,7 +95,7 @@ impl RootRole {
 
     /// Where S3 is served, if it is.
     pub fn s3_endpoint(&self) -> Option<String> {
-        self.object.as_ref().map(|store| format!("http://{}", store.address()))
+        self.object.as_ref().map(|store| format!("{}://{}", store.scheme(), store.address()))
     }
 
     /// Where zones on this machine come to.
@@ -136,7 +136,7 @@ async fn object_start(options: &RootOptions, cloud: &root::Shared) -> Result<Opt
     sal::folder_private(&config.data)?;
     let directory = Arc::new(root::directory::Directory(cloud.clone()));
     let store = object::Store::start(config, directory).await?;
-    let endpoint = s3_url(options, store.address());
+    let endpoint = s3_url(options, &store);
     let _ = cloud.objects.set(root::cloud::Objects { service: store.service().clone(), endpoint });
     Ok(Some(store))
 }
@@ -248,10 +248,11 @@ fn link_url(options: &RootOptions, link: &HttpsParent) -> String {
     format!("https://{}:{}", host(options), link.address().port())
 }
 
-fn s3_url(options: &RootOptions, listen: SocketAddr) -> String {
+fn s3_url(options: &RootOptions, store: &object::Store) -> String {
+    let (scheme, listen) = (store.scheme(), store.address());
     match listen.ip().is_unspecified() {
-        true => format!("http://{}:{}", host(options), listen.port()),
-        false => format!("http://{listen}"),
+        true => format!("{scheme}://{}:{}", host(options), listen.port()),
+        false => format!("{scheme}://{listen}"),
     }
 }
 

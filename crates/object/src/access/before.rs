@@ -4,7 +4,7 @@
 //! at headers that a version 4 signature leaves out, which whoever holds a presigned
 //! address could add.
 
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use jiff::Timestamp;
 use s3s::S3ErrorCode;
 
@@ -12,6 +12,7 @@ use super::auth::TOKEN;
 use super::request::pairs;
 use crate::fault::{Fault, Result};
 
+const DATE: &str = "x-amz-date";
 /// How far clocks may be apart.
 const SKEW_SECONDS: i64 = 15 * 60;
 /// The longest life of a presigned address.
@@ -20,8 +21,8 @@ const EXPIRES_MAX: i64 = 7 * 24 * 60 * 60;
 const HARMLESS: &[&str] =
     &["x-amz-cf-id", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token", "x-amz-user-agent"];
 
-/// Refuses what no signature can make good. To be asked before the request goes to s3s.
-pub fn before(uri: &Uri, headers: &HeaderMap, now: Timestamp) -> Result<()> {
+/// Refuses what no signature can make good. To be asked before the request goes to s3s. `region` is ours.
+pub fn before(uri: &Uri, headers: &HeaderMap, region: &str, now: Timestamp) -> Result<()> {
     let query: Vec<(String, String)> = pairs(uri.query().unwrap_or_default()).collect();
     let parameter =
         |name: &str| query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
@@ -31,30 +32,65 @@ pub fn before(uri: &Uri, headers: &HeaderMap, now: Timestamp) -> Result<()> {
             _ if text.is_empty() => Err(denied("The Authorization header is empty")),
             Some(("AWS", rest)) if rest.contains(':') => check_date(headers, now),
             Some(("AWS4-HMAC-SHA256", rest)) => {
-                let part = |name: &str| rest.split(',').find_map(|part| part.trim().strip_prefix(name));
-                let date = headers.get("x-amz-date").map(|date| date.to_str().unwrap_or_default());
-                check_scope(part("Credential="), date)?;
-                check_signed(headers, part("SignedHeaders="))
+                let field = |name: &str| rest.split(',').find_map(|part| part.trim().strip_prefix(name));
+                check_scope(field("Credential="), region).map_err(|why| {
+                    let message = format!("The authorization header is malformed; {why}");
+                    Fault::new(S3ErrorCode::AuthorizationHeaderMalformed, message)
+                })?;
+                check_moment(headers.get(DATE).map(|date| date.to_str().unwrap_or_default()))?;
+                check_signed(headers, field("SignedHeaders="))
             }
             _ => Err(Fault::new(S3ErrorCode::InvalidArgument, "Unsupported Authorization Type")),
         };
     }
     if parameter("X-Amz-Signature").is_some() {
+        check_scope(parameter("X-Amz-Credential"), region).map_err(|why| {
+            let message = format!("Error parsing the X-Amz-Credential parameter; {why}");
+            Fault::new(S3ErrorCode::AuthorizationQueryParametersError, message)
+        })?;
         let expires = parameter("X-Amz-Expires").and_then(|text| text.parse::<i64>().ok());
         if !expires.is_some_and(|expires| (1..=EXPIRES_MAX).contains(&expires)) {
             return Err(denied("X-Amz-Expires must be from 1 second to 7 days"));
         }
-        check_scope(parameter("X-Amz-Credential"), parameter("X-Amz-Date"))?;
+        check_moment(parameter("X-Amz-Date"))?;
         return check_signed(headers, parameter("X-Amz-SignedHeaders"));
     }
     Ok(())
 }
 
-/// Brings a request with a version 2 signature into the form that s3s checks. Such a signature is of
-/// the bucket's name with a slash behind it, also where the path has none, and of the token of a
-/// presigned address as if it were a header.
+/// The region of a credential may be any, but must be written like one. Clients that are told ours
+/// sign again with it. Its day is digits, which s3s takes for granted.
+fn check_scope(credential: Option<&str>, ours: &str) -> Result<(), String> {
+    let parts: Vec<&str> = credential.unwrap_or_default().rsplitn(5, '/').collect();
+    let ["aws4_request", _, region, day, _] = parts[..] else {
+        return Err(
+            "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"."
+                .into(),
+        );
+    };
+    if day.len() != 8 || !is_digits(day) {
+        return Err(format!("the date of the credential, '{day}', is not a day."));
+    }
+    let is_name = |region: &str| {
+        region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    if is_name(region) { Ok(()) } else { Err(format!("the region '{region}' is wrong; expecting '{ours}'")) }
+}
+
+/// Brings a signed request into the form that s3s checks. A version 4 signature may date itself by
+/// `Date` alone. A version 2 signature is of the bucket's name with a slash behind it, also where the
+/// path has none, and of the token of a presigned address as if it were a header.
 pub fn settle(uri: &mut Uri, headers: &mut HeaderMap, bucket_in_path: bool) {
     let header = headers.get(header::AUTHORIZATION);
+    let by_v4 = header.is_some_and(|value| value.as_bytes().starts_with(b"AWS4-"));
+    if by_v4 && !headers.contains_key(DATE) {
+        let date = headers.get(header::DATE).and_then(|date| date.to_str().ok()).and_then(moment);
+        let date = date.map(|date| date.strftime("%Y%m%dT%H%M%SZ").to_string());
+        if let Some(Ok(date)) = date.map(HeaderValue::try_from) {
+            headers.insert(DATE, date);
+        }
+        return;
+    }
     let by_header = header.is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
     let query = uri.query().unwrap_or_default();
     let by_query = header.is_none() && pairs(query).any(|(name, _)| name == "Signature");
@@ -74,17 +110,11 @@ pub fn settle(uri: &mut Uri, headers: &mut HeaderMap, bucket_in_path: bool) {
     }
 }
 
-/// Days and times are digits. s3s takes that for granted, and panics in builds that check arithmetic.
-fn check_scope(credential: Option<&str>, date: Option<&str>) -> Result<()> {
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let day = credential.and_then(|credential| credential.split('/').nth(1));
-    if !day.is_none_or(|day| day.len() != 8 || digits(day)) {
-        let why = "The authorization header is malformed; the date of the credential is not a day.";
-        return Err(Fault::new(S3ErrorCode::AuthorizationHeaderMalformed, why));
-    }
+/// Times are digits. s3s takes that for granted, and panics in builds that check arithmetic.
+fn check_moment(date: Option<&str>) -> Result<()> {
     let is_moment = |date: &str| {
         let (day, time) = date.split_at_checked(8)?;
-        Some(digits(day) && digits(time.strip_prefix('T')?.strip_suffix('Z')?))
+        Some(is_digits(day) && is_digits(time.strip_prefix('T')?.strip_suffix('Z')?))
     };
     if !date.is_none_or(|date| date.len() != 16 || is_moment(date) == Some(true)) {
         return Err(denied("AWS authentication requires a valid Date or x-amz-date header"));
@@ -92,9 +122,13 @@ fn check_scope(credential: Option<&str>, date: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Version 2 signs a date, which must be near.
 fn check_date(headers: &HeaderMap, now: Timestamp) -> Result<()> {
-    let date = headers.get("x-amz-date").or_else(|| headers.get(header::DATE));
+    let date = headers.get(DATE).or_else(|| headers.get(header::DATE));
     let date = date.and_then(|date| date.to_str().ok()).and_then(moment);
     let date = date.filter(|date| date.as_second() >= 0);
     let date = date.ok_or_else(|| denied("The request has no valid date"))?;
@@ -149,11 +183,11 @@ mod tests {
             verdict("/b/k", &[("authorization", &authorization), ("x-amz-date", date)])
         };
         assert_eq!(with("20260101", "20260101T000000Z"), "ok");
-        assert_eq!(with("2-east-1", "20260101T000000Z"), "AuthorizationHeaderMalformed");
+        assert_eq!(with("2-east-1", "20260101T000000Z"), "malformed");
         assert_eq!(with("20260101", "2026-101T000000Z"), "AccessDenied");
         assert_eq!(with("20260101", "20260101T00/000Z"), "AccessDenied");
-        let link = "/b/k?X-Amz-Signature=0&X-Amz-Expires=9&X-Amz-SignedHeaders=host&X-Amz-Credential=K/2-26+101/r/s3/x";
-        assert_eq!(verdict(link, &[]), "AuthorizationHeaderMalformed");
+        let link = "/b/k?X-Amz-Signature=0&X-Amz-Expires=9&X-Amz-SignedHeaders=host&X-Amz-Credential=K/2-26+101/r/s3/aws4_request";
+        assert_eq!(verdict(link, &[]), "malformed query");
     }
 
     const V4: &str = "AWS4-HMAC-SHA256 Credential=K/20260101/us-east-1/s3/aws4_request, SignedHeaders=host;x-amz-acl;x-amz-date, Signature=00";
@@ -164,11 +198,17 @@ mod tests {
             map.insert(*name, value.parse().unwrap());
         }
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        match before(&uri.parse().unwrap(), &map, now) {
+        match before(&uri.parse().unwrap(), &map, "us-east-1", now) {
             Ok(()) => "ok",
+            Err(Fault::S3(S3ErrorCode::AuthorizationHeaderMalformed, why))
+                if why.contains("expecting 'us-east-1'") =>
+            {
+                "another region"
+            }
+            Err(Fault::S3(S3ErrorCode::AuthorizationHeaderMalformed, _)) => "malformed",
+            Err(Fault::S3(S3ErrorCode::AuthorizationQueryParametersError, _)) => "malformed query",
             Err(Fault::S3(S3ErrorCode::AccessDenied, _)) => "AccessDenied",
             Err(Fault::S3(S3ErrorCode::InvalidArgument, _)) => "InvalidArgument",
-            Err(Fault::S3(S3ErrorCode::AuthorizationHeaderMalformed, _)) => "AuthorizationHeaderMalformed",
             Err(Fault::S3(S3ErrorCode::RequestTimeTooSkewed, _)) => "RequestTimeTooSkewed",
             Err(other) => panic!("{other}"),
         }
@@ -217,14 +257,46 @@ mod tests {
     fn headers_that_act_are_signed() {
         assert_eq!(verdict("/b/k", &[("authorization", V4), ("x-amz-acl", "private")]), "ok");
         assert_eq!(verdict("/b/k", &[("authorization", V4), ("x-amz-copy-source", "a/b")]), "AccessDenied");
-        let presigned = "/b/k?X-Amz-Signature=0&X-Amz-Expires=60&X-Amz-SignedHeaders=host";
+        let presigned = "/b/k?X-Amz-Signature=0&X-Amz-Credential=K/20260101/r/s3/aws4_request&X-Amz-Expires=60&X-Amz-SignedHeaders=host";
         assert_eq!(verdict(presigned, &[("x-amz-content-sha256", "UNSIGNED-PAYLOAD")]), "ok");
         assert_eq!(verdict(presigned, &[("x-amz-copy-source", "secret/key")]), "AccessDenied");
         assert_eq!(verdict(presigned, &[("x-amz-acl", "public-read")]), "AccessDenied");
-        let listed = "/b/k?X-Amz-Signature=0&X-Amz-Expires=60&X-Amz-SignedHeaders=host%3Bx-amz-acl";
+        let listed = "/b/k?X-Amz-Signature=0&X-Amz-Credential=K/20260101/r/s3/aws4_request&X-Amz-Expires=60&X-Amz-SignedHeaders=host%3Bx-amz-acl";
         assert_eq!(verdict(listed, &[("x-amz-acl", "public-read")]), "ok");
-        let hostless = "/b/k?X-Amz-Signature=0&X-Amz-Expires=60&X-Amz-SignedHeaders=range";
+        let hostless = "/b/k?X-Amz-Signature=0&X-Amz-Credential=K/20260101/r/s3/aws4_request&X-Amz-Expires=60&X-Amz-SignedHeaders=range";
         assert_eq!(verdict(hostless, &[]), "AccessDenied");
+    }
+
+    #[test]
+    fn credentials_have_a_scope() {
+        let with = |credential: &str| {
+            let header =
+                format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=00");
+            verdict("/b", &[("authorization", &header)])
+        };
+        assert_eq!(with("K/20260101/us-east-1/s3/aws4_request"), "ok");
+        assert_eq!(with("K/20260101/elsewhere-7/s3/aws4_request"), "ok");
+        assert_eq!(with("K/20260101//s3/aws4_request"), "ok");
+        assert_eq!(with("K/20260101/US/s3/aws4_request"), "another region");
+        for bad in ["", "K", "K/20260101/r/s3", "20260101/r/s3/aws4_request", "K/20260101/r/s3/aws5_request"]
+        {
+            assert_eq!(with(bad), "malformed", "{bad}");
+        }
+        let query = "/b/k?X-Amz-Signature=0&X-Amz-Credential=K/20260101/EU/s3/aws4_request";
+        assert_eq!(verdict(query, &[]), "malformed query");
+    }
+
+    #[test]
+    fn version_4_may_be_dated_by_date() {
+        let settled = |name: &'static str, date: &str| {
+            let mut headers: HeaderMap = [(header::AUTHORIZATION, V4.parse().unwrap())].into_iter().collect();
+            headers.insert(name, date.parse().unwrap());
+            settle(&mut "/b".parse().unwrap(), &mut headers, true);
+            headers.get(DATE).map(|date| date.to_str().unwrap().to_owned())
+        };
+        assert_eq!(settled("date", "Thu, 01 Jan 2026 00:10:00 -0000").as_deref(), Some("20260101T001000Z"));
+        assert_eq!(settled("date", "soon"), None);
+        assert_eq!(settled("x-amz-date", "soon").as_deref(), Some("soon"));
     }
 
     #[test]
@@ -237,7 +309,9 @@ mod tests {
             ("-7", "AccessDenied"),
             ("", "AccessDenied"),
         ] {
-            let uri = format!("/b/k?X-Amz-Signature=0&X-Amz-SignedHeaders=host&X-Amz-Expires={expires}");
+            let uri = format!(
+                "/b/k?X-Amz-Signature=0&X-Amz-Credential=K/20260101/r/s3/aws4_request&X-Amz-SignedHeaders=host&X-Amz-Expires={expires}"
+            );
             assert_eq!(verdict(&uri, &[]), answer, "{expires}");
         }
     }

@@ -68,7 +68,8 @@ impl S3Access for Gate {
         let access_key = cx.credentials().map(|credentials| credentials.access_key.clone());
         let token = token_of(cx.uri(), cx.headers());
         let caller = self.caller(access_key.as_deref(), token.as_deref(), cx.extensions_mut()).await?;
-        if let Some(trace) = cx.extensions_mut().get::<Trace>().cloned() {
+        let trace = cx.extensions_mut().get::<Trace>().cloned();
+        if let Some(trace) = &trace {
             trace.note(Seen {
                 operation: cx.s3_op().name().to_owned(),
                 bucket: cx.s3_path().get_bucket_name().map(str::to_owned),
@@ -76,7 +77,8 @@ impl S3Access for Gate {
                 caller: caller.clone(),
             });
         }
-        let asked = Request { service: &self.service, caller: &caller, uri: cx.uri(), headers: cx.headers() };
+        let (uri, headers) = (cx.uri(), cx.headers());
+        let asked = Request { service: &self.service, caller: &caller, uri, headers, trace: trace.as_ref() };
         match cx.s3_path() {
             S3Path::Root => asked.of_account(cx.s3_op().name()),
             S3Path::Bucket { bucket } => asked.of_bucket(cx.s3_op().name(), bucket),
@@ -120,6 +122,7 @@ struct Request<'a> {
     caller: &'a Caller,
     uri: &'a Uri,
     headers: &'a HeaderMap,
+    trace: Option<&'a Trace>,
 }
 
 impl Request<'_> {
@@ -143,7 +146,10 @@ impl Request<'_> {
             _ => {
                 let guard = self.guard(bucket)?;
                 let action = Action::of(operation, false).ok_or_else(denied)?;
-                guard.check(action, None, None, &self.context(&guard))
+                let context = self.context(&guard);
+                guard.check(action, None, None, &context)?;
+                self.note_acl(&guard, action, None, &context);
+                Ok(())
             }
         }
     }
@@ -154,6 +160,7 @@ impl Request<'_> {
         let version = parameter(self.uri, "versionId");
         let action = Action::of(operation, version.is_some()).ok_or_else(denied)?;
         guard.check(action, Some(key), version.as_deref(), &context)?;
+        self.note_acl(&guard, action, Some(key), &context);
         if action == Action::PutObject {
             upload(&guard, self.caller, self.headers, key, &context)?;
             self.copy_source()?;
@@ -163,6 +170,13 @@ impl Request<'_> {
             guard.check(read, Some(key), version.as_deref(), &context)?;
         }
         Ok(())
+    }
+
+    /// Tells the access log whether a list of rights was needed.
+    fn note_acl(&self, guard: &Guard<'_>, action: Action, key: Option<&str>, context: &Context) {
+        if let Some(trace) = self.trace.filter(|_| guard.needs_acl(action, key, context)) {
+            trace.note_acl();
+        }
     }
 
     /// The source of a copy must be readable. One that cannot be parsed is the operation's to refuse.

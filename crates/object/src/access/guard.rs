@@ -70,6 +70,13 @@ impl<'a> Guard<'a> {
         if allowed { Ok(()) } else { Err(denied()) }
     }
 
+    /// Whether what passed the check did so by a list of rights alone.
+    pub fn needs_acl(&self, action: Action, key: Option<&str>, context: &Context) -> bool {
+        let caller = self.caller.principal.as_ref();
+        let home = caller.is_some_and(|caller| caller.account.id == self.bucket.owner.id);
+        !home && self.verdict(action, key, context) == Verdict::Silent
+    }
+
     /// Who may list the names may know that one is not there.
     fn may_miss(&self, action: Action, key: &str, context: &Context) -> bool {
         if self.verdict(action, Some(key), context) == Verdict::Deny

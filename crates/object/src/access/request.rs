@@ -99,6 +99,9 @@ fn of_caller(caller: &Caller, context: &mut Context) {
     context.add("aws:CurrentTime", now.to_string());
     context.add("aws:EpochTime", now.as_second().to_string());
     context.add("aws:SecureTransport", caller.secure.to_string());
+    // Whoever asks is nobody's deputy, and no part of the cloud.
+    context.add("aws:ViaAWSService", "false");
+    context.add("aws:PrincipalIsAWSService", "false");
     if let Some(address) = caller.address {
         context.add("aws:SourceIp", address.to_canonical().to_string());
     }

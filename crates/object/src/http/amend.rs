@@ -4,10 +4,13 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use hyper::body::Body as _;
 use s3s::{Body, HttpError, HttpResponse, S3Error, S3ErrorCode};
 
 /// The most bytes of an answer that is changed.
 const CHANGED_MAX: usize = 1 << 20;
+/// The most bytes of an error that is completed.
+const ERROR_MAX: u64 = 64 << 10;
 /// The most bytes of a body that is measured; a larger one must say its length.
 const MEASURED_MAX: usize = 1 << 20;
 
@@ -58,9 +61,9 @@ pub fn drop_odd_range(headers: &mut HeaderMap) {
     }
 }
 
-/// The library calls a document that it cannot receive, because it broke off or its chunks are wrong, a failure of
-/// its own, and says nothing more. Failures of the store have a message.
-pub async fn blame_client(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+/// The library calls a document that it cannot receive, because it is too long, broke off or its chunks are wrong, a
+/// failure of its own, and says nothing more. Failures of the store have a message.
+pub async fn blame_client(response: HttpResponse, too_long: bool) -> Result<HttpResponse, HttpError> {
     if response.status() != StatusCode::INTERNAL_SERVER_ERROR {
         return Ok(response);
     }
@@ -69,7 +72,11 @@ pub async fn blame_client(response: HttpResponse) -> Result<HttpResponse, HttpEr
     if bytes.windows(9).any(|part| part == b"<Message>") {
         return Ok(HttpResponse::from_parts(head, Body::from(bytes)));
     }
-    let error = S3Error::with_message(S3ErrorCode::IncompleteBody, "The body of the request cannot be read.");
+    let (code, message) = match too_long {
+        true => (S3ErrorCode::MaxMessageLengthExceeded, "Your request was too big."),
+        false => (S3ErrorCode::IncompleteBody, "The body of the request cannot be read."),
+    };
+    let error = S3Error::with_message(code, message);
     error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
 }
 
@@ -83,6 +90,105 @@ pub async fn plain_etag(response: HttpResponse) -> Result<HttpResponse, HttpErro
     let bytes = without_quotes(bytes);
     head.headers.remove(http::header::CONTENT_LENGTH);
     Ok(HttpResponse::from_parts(head, Body::from(bytes)))
+}
+
+/// What an error's XML says besides its code and its message.
+#[derive(Debug, Default)]
+pub struct Details<'a> {
+    pub resource: &'a str,
+    pub bucket: Option<&'a str>,
+    pub key: Option<&'a str>,
+    pub region: &'a str,
+    pub request_id: &'a str,
+    pub host_id: &'a str,
+}
+
+/// Completes the XML of an error, and says its code. The library knows neither whom it answers nor where it runs.
+pub async fn complete(
+    response: HttpResponse,
+    details: &Details<'_>,
+) -> Result<(HttpResponse, Option<String>), HttpError> {
+    let length = response.body().size_hint().exact();
+    let short = length.is_some_and(|length| length > 0 && length <= ERROR_MAX);
+    if !short || response.status().is_success() {
+        return Ok((response, None));
+    }
+    let (mut head, body) = response.into_parts();
+    let bytes = body.collect().await.map_err(HttpError::new)?.to_bytes();
+    let text = std::str::from_utf8(&bytes).ok();
+    let code = text.and_then(code).map(str::to_owned);
+    let bytes = match text.and_then(|text| text.strip_suffix("</Error>")) {
+        Some(text) => {
+            head.headers.remove(CONTENT_LENGTH);
+            let code = code.as_deref().unwrap_or_default();
+            let message = message(code).filter(|_| !text.contains("<Message>"));
+            let message = message.map(|message| format!("<Message>{message}</Message>")).unwrap_or_default();
+            Bytes::from(format!("{text}{message}{}</Error>", details.xml(code)))
+        }
+        None => bytes,
+    };
+    Ok((HttpResponse::from_parts(head, Body::from(bytes)), code))
+}
+
+/// What S3 says with a code that the library gives without a word.
+fn message(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "AccessDenied" => "Access Denied",
+        "EntityTooLarge" => "Your proposed upload exceeds the maximum allowed object size.",
+        "IncompleteBody" => {
+            "You did not provide the number of bytes specified by the Content-Length HTTP header"
+        }
+        "InternalError" => "We encountered an internal error. Please try again.",
+        "InvalidArgument" => "Invalid Argument",
+        "InvalidBucketName" => "The specified bucket is not valid.",
+        "InvalidRequest" => "Invalid Request",
+        "InvalidURI" => "Couldn't parse the specified URI.",
+        "MalformedXML" => {
+            "The XML you provided was not well-formed or did not validate against our published schema"
+        }
+        "MethodNotAllowed" => "The specified method is not allowed against this resource.",
+        "MissingContentLength" => "You must provide the Content-Length HTTP header.",
+        "NotImplemented" => "A header or query you provided requested a function that is not implemented.",
+        "SignatureDoesNotMatch" => {
+            "The request signature we calculated does not match the signature you provided. Check your key and signing method."
+        }
+        _ => return None,
+    })
+}
+
+fn code(xml: &str) -> Option<&str> {
+    xml.split_once("<Code>")?.1.split_once("</Code>").map(|(code, _)| code)
+}
+
+impl Details<'_> {
+    /// The elements that go with a code.
+    fn xml(&self, code: &str) -> String {
+        let (name, value) = match code {
+            "NoSuchBucket" | "BucketAlreadyExists" | "BucketAlreadyOwnedByYou" | "BucketNotEmpty" => {
+                ("BucketName", self.bucket)
+            }
+            "NoSuchKey" => ("Key", self.key),
+            "AuthorizationHeaderMalformed" | "AuthorizationQueryParametersError" => {
+                ("Region", Some(self.region))
+            }
+            _ => ("", None),
+        };
+        let elements = [
+            (name, value),
+            ("Resource", Some(self.resource)),
+            ("RequestId", Some(self.request_id)),
+            ("HostId", Some(self.host_id)),
+        ];
+        let mut xml = String::new();
+        for (name, value) in elements {
+            // What XML cannot hold is left out.
+            if let Some(value) = value.filter(|value| !value.chars().any(char::is_control)) {
+                let value = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+                xml.push_str(&format!("<{name}>{value}</{name}>"));
+            }
+        }
+        xml
+    }
 }
 
 fn without_quotes(xml: Bytes) -> Bytes {
@@ -128,9 +234,36 @@ mod tests {
         for (message, status) in [(None, 400), (Some("We failed"), 500)] {
             let mut error = S3Error::new(S3ErrorCode::InternalError);
             message.into_iter().for_each(|message| error.set_message(message));
-            let response = blame_client(error.to_http_response().unwrap()).await.unwrap();
+            let response = blame_client(error.to_http_response().unwrap(), false).await.unwrap();
             assert_eq!(response.status().as_u16(), status);
         }
+    }
+
+    #[tokio::test]
+    async fn errors_say_whom_they_are_for() {
+        let details = Details {
+            resource: "/b/a&b",
+            bucket: Some("b"),
+            key: Some("a&b"),
+            region: "r",
+            request_id: "1",
+            host_id: "h",
+        };
+        let completed = async |code: &str| {
+            let mut response = HttpResponse::new(Body::from(format!("<Error><Code>{code}</Code></Error>")));
+            *response.status_mut() = http::StatusCode::NOT_FOUND;
+            let (response, _) = complete(response, &details).await.unwrap();
+            String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+        };
+        let common = "<Resource>/b/a&amp;b</Resource><RequestId>1</RequestId><HostId>h</HostId></Error>";
+        let silent = completed("InvalidURI").await;
+        assert!(silent.contains("</Code><Message>Couldn't parse the specified URI.</Message>"), "{silent}");
+        let key = completed("NoSuchKey").await;
+        assert_eq!(key, format!("<Error><Code>NoSuchKey</Code><Key>a&amp;b</Key>{common}"));
+        let region = completed("AuthorizationHeaderMalformed").await;
+        assert!(region.contains("<Region>r</Region>"), "{region}");
+        let other = completed("SlowDown").await;
+        assert_eq!(other, format!("<Error><Code>SlowDown</Code>{common}"));
     }
 
     #[test]

@@ -4,10 +4,12 @@ pub mod amend;
 mod cors;
 mod host;
 mod method;
+mod slow;
+mod tls;
 mod website;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,9 +20,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{Body, HttpError, HttpResponse, S3Error};
-use tokio::net::TcpListener;
+use s3s::{Body, HttpError, HttpResponse, S3Error, S3ErrorCode};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,6 +34,9 @@ use crate::form;
 use crate::log::{Line, Log};
 use crate::service::Service;
 use crate::trace::Trace;
+use amend::Details;
+use slow::Taking;
+use tls::Tls;
 
 /// Connections served at once; more wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 4096;
@@ -43,10 +50,12 @@ const DRAIN_WAIT: Duration = Duration::from_secs(10);
 const XML_MAX: usize = 2 << 20;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
 
 /// A listener that is bound but not served yet.
 pub struct Server {
     listener: TcpListener,
+    tls: Option<Arc<Tls>>,
     edge: Arc<Edge>,
 }
 
@@ -57,11 +66,18 @@ struct Edge {
     s3: S3Service,
     gate: Gate,
     log: Log,
+    /// Names this server in answers.
+    host_id: Arc<str>,
 }
 
 impl Server {
-    pub async fn bind(service: Service, log: Log) -> io::Result<Self> {
-        let listener = TcpListener::bind(service.config.listen).await?;
+    pub async fn bind(service: Service, log: Log) -> model::Result<Self> {
+        let tls = service.config.tls.clone().map(Tls::load).transpose()?;
+        let listen = service.config.listen;
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            model::Error::invalid(format!("S3 cannot listen on {listen}: {error}"))
+                .hint("choose another address for S3, or stop what holds this one")
+        })?;
         let mut config = S3Config::default();
         config.xml_max_body_size = XML_MAX;
         let mut builder = S3ServiceBuilder::new(service.clone());
@@ -73,8 +89,9 @@ impl Server {
         let hosts = host::Hosts::new(&service.config.domains);
         let websites = host::Hosts::new(&service.config.website_domains);
         let gate = Gate::new(service.clone());
-        let edge = Edge { hosts, websites, s3: builder.build(), gate, service, log };
-        Ok(Self { listener, edge: Arc::new(edge) })
+        let host_id = format!("{:032x}", rand::random::<u128>()).into();
+        let edge = Edge { hosts, websites, s3: builder.build(), gate, service, log, host_id };
+        Ok(Self { listener, tls: tls.map(Arc::new), edge: Arc::new(edge) })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -85,6 +102,9 @@ impl Server {
     pub async fn run(self, stop: CancellationToken) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let running = TaskTracker::new();
+        if let Some(tls) = &self.tls {
+            running.spawn(tls.clone().follow(stop.clone()));
+        }
         loop {
             let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
             let (stream, from) = tokio::select! {
@@ -99,33 +119,10 @@ impl Server {
                 },
             };
             let _ = stream.set_nodelay(true);
-            let edge = self.edge.clone();
-            let peer = Peer { address: from.ip().to_canonical(), secure: false };
-            let mut builder = Builder::new(TokioExecutor::new());
-            builder
-                .http1()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_WAIT)
-                .max_buf_size(CONNECTION_BUFFER);
-            builder.http2().timer(TokioTimer::new());
-            let serve = service_fn(move |req| {
-                let edge = edge.clone();
-                async move { edge.handle(req, peer).await }
-            });
-            let stop = stop.clone();
+            let (edge, stop) = (self.edge.clone(), stop.clone());
+            let acceptor = self.tls.as_ref().map(|tls| tls.acceptor());
             running.spawn(async move {
-                let connection = builder.serve_connection(TokioIo::new(stream), serve);
-                tokio::pin!(connection);
-                let ended = tokio::select! {
-                    ended = connection.as_mut() => ended,
-                    () = stop.cancelled() => {
-                        connection.as_mut().graceful_shutdown();
-                        connection.await
-                    }
-                };
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended");
-                }
+                connection(edge, stream, from.ip().to_canonical(), acceptor, stop).await;
                 drop(place);
             });
         }
@@ -136,35 +133,108 @@ impl Server {
     }
 }
 
+/// Serves one connection to its end, after its handshake if there is to be one.
+async fn connection(
+    edge: Arc<Edge>,
+    stream: TcpStream,
+    address: IpAddr,
+    acceptor: Option<TlsAcceptor>,
+    stop: CancellationToken,
+) {
+    let peer = Peer { address, secure: acceptor.is_some() };
+    let Some(acceptor) = acceptor else { return requests(edge, stream, peer, None, stop).await };
+    match tokio::time::timeout(HEADER_WAIT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let tls = tls::agreed(stream.get_ref().1);
+            requests(edge, stream, peer, tls, stop).await;
+        }
+        Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+        Err(_) => tracing::debug!("a handshake took too long"),
+    }
+}
+
+async fn requests<T>(
+    edge: Arc<Edge>,
+    stream: T,
+    peer: Peer,
+    tls: Option<tls::Agreed>,
+    stop: CancellationToken,
+) where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stream = Taking::new(stream, edge.service.config.silence_max);
+    let mut builder = Builder::new(TokioExecutor::new());
+    let head = HEADER_WAIT.min(edge.service.config.silence_max);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(CONNECTION_BUFFER);
+    builder.http2().timer(TokioTimer::new());
+    let serve = service_fn(move |req| {
+        let edge = edge.clone();
+        async move { edge.handle(req, peer, tls).await }
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), serve);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
 fn refused(fault: Fault) -> Result<HttpResponse, HttpError> {
     S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)))
 }
 
+fn length_of<B>(req: &Request<B>) -> Option<u64> {
+    req.headers().get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn silent() -> Fault {
+    Fault::new(
+        S3ErrorCode::RequestTimeout,
+        "Your socket connection to the server was not read from or written to within the timeout period.",
+    )
+}
+
 impl Edge {
-    async fn handle(&self, req: Request<Incoming>, peer: Peer) -> Result<HttpResponse, HttpError> {
+    async fn handle(
+        &self,
+        req: Request<Incoming>,
+        peer: Peer,
+        tls: Option<tls::Agreed>,
+    ) -> Result<HttpResponse, HttpError> {
         let started = Instant::now();
-        let mut req = req.map(Body::from);
+        let (head, body) = req.into_parts();
+        let (body, silence) = slow::watched(body, self.service.config.silence_max);
+        let mut req = Request::from_parts(head, body);
         amend::read_latin(req.headers_mut());
         amend::drop_odd_range(req.headers_mut());
         let trace = Trace::default();
         req.extensions_mut().insert(peer);
         req.extensions_mut().insert(trace.clone());
-        let header = |name: HeaderName| req.headers().get(name).cloned();
         let request_id = format!("{:016X}", rand::random::<u64>());
-        let mut line = Line {
-            trace,
-            method: req.method().clone(),
-            uri: req.uri().clone(),
-            status: 0,
-            sent: None,
-            took: Duration::ZERO,
-            request_id: request_id.clone(),
-            referrer: header(http::header::REFERER),
-            agent: header(http::header::USER_AGENT),
-        };
+        let mut line = Line::begin(&req, trace, &request_id, self.host_id.clone(), tls);
         let expects = req.headers().contains_key(http::header::EXPECT);
-        let empty = req.headers().get(http::header::CONTENT_LENGTH).is_some_and(|length| length == "0");
+        let empty = length_of(&req) == Some(0);
         let mut response = self.answer(req).await?;
+        if silence.fell() {
+            response = refused(silent())?;
+            response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        let seen = line.trace.seen();
+        let details = Details {
+            resource: line.uri.path(),
+            bucket: seen.and_then(|seen| seen.bucket.as_deref()),
+            key: seen.and_then(|seen| seen.key.as_deref()),
+            region: &self.service.config.region,
+            request_id: &request_id,
+            host_id: &self.host_id,
+        };
+        (response, line.code) = amend::complete(response, &details).await?;
         // Clients of AWS that get an answer where they wait for `100 Continue` mistake the next answer on the
         // connection.
         if expects && (empty || !response.status().is_success()) {
@@ -172,9 +242,11 @@ impl Edge {
         }
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, HeaderValue::from_str(&request_id).expect("hex is a header value"));
+        headers.insert(HOST_ID, HeaderValue::from_str(&self.host_id).expect("hex is a header value"));
         headers.insert(http::header::SERVER, HeaderValue::from_static("banyan"));
         line.status = response.status().as_u16();
         line.sent = response.body().size_hint().exact();
+        line.version_id = response.headers().get("x-amz-version-id").cloned();
         line.took = started.elapsed();
         self.log.note(&self.service, line);
         Ok(response)
@@ -203,7 +275,8 @@ impl Edge {
     }
 
     async fn serve(&self, req: Request<Body>) -> Result<HttpResponse, HttpError> {
-        let before = access::before(req.uri(), req.headers(), jiff::Timestamp::now());
+        let region = &self.service.config.region;
+        let before = access::before(req.uri(), req.headers(), region, jiff::Timestamp::now());
         let object = self.names_object(&req);
         if let Err(fault) = before.and_then(|()| method::check(req.method(), req.uri(), object)) {
             return refused(fault);
@@ -216,7 +289,9 @@ impl Edge {
             return Ok(form::post(&self.service, &self.gate, &bucket, req).await);
         }
         let of_tokens = Sts::asked(req.method(), req.uri(), req.headers());
-        let response = amend::blame_client(self.s3.call(amend::measure(req).await).await?).await?;
+        let too_long = length_of(&req).is_some_and(|length| length > XML_MAX as u64);
+        let response = self.s3.call(amend::measure(req).await).await?;
+        let response = amend::blame_client(response, too_long).await?;
         if of_tokens { Ok(Sts::in_its_form(response).await) } else { amend::plain_etag(response).await }
     }
 

@@ -22,6 +22,25 @@ use crate::{read, time, version};
 /// How often a copy starts over when its source changes under it.
 const TRIES: usize = 8;
 
+/// The source of a copy or of a part that is copied, which the library gives different types.
+macro_rules! origin {
+    ($service:expr, $input:expr) => {{
+        let condition = Reading {
+            if_match: $input.copy_source_if_match.clone(),
+            if_none_match: $input.copy_source_if_none_match.clone(),
+            if_modified_since: $input.copy_source_if_modified_since.clone(),
+            if_unmodified_since: $input.copy_source_if_unmodified_since.clone(),
+        };
+        let customer = CustomerKey::of(
+            $input.copy_source_sse_customer_algorithm.as_deref(),
+            $input.copy_source_sse_customer_key.as_deref(),
+            $input.copy_source_sse_customer_key_md5.as_deref(),
+        )?;
+        Origin::find($service, &$input.copy_source, &condition, customer.as_ref())?
+    }};
+}
+pub(super) use origin;
+
 pub async fn copy_object(service: &Service, mut req: Req<CopyObjectInput>) -> Answer<CopyObjectOutput> {
     let caller = Caller::of(&req)?.clone();
     version::check_key(&req.input.key)?;
@@ -29,7 +48,8 @@ pub async fn copy_object(service: &Service, mut req: Req<CopyObjectInput>) -> An
     let metadata = req.input.metadata.take();
     let terms = Terms::of(&req.headers, metadata)?;
     for _ in 0..TRIES {
-        let source = Origin::find(service, &req.input)?;
+        let source = origin!(service, req.input);
+        source.check_size()?;
         let bucket = service.engine.read().map_err(Fault::from)?.bucket(&req.input.bucket)?;
         let sealing = wish(&req.input)?.sealing(&service.identity.root_key(), &bucket)?;
         source.check_itself(&req.input, &req.headers)?;
@@ -108,13 +128,13 @@ fn wish(input: &CopyObjectInput) -> Result<Wish> {
 }
 
 /// What is copied.
-struct Origin {
-    bucket: Bucket,
+pub(super) struct Origin {
+    pub bucket: Bucket,
     object: String,
     /// Whether the request names the version.
     named: bool,
-    version: Version,
-    key: Option<SealKey>,
+    pub version: Version,
+    pub key: Option<SealKey>,
 }
 
 /// The bytes of a copy.
@@ -124,31 +144,29 @@ enum Bytes {
 }
 
 impl Origin {
-    fn find(service: &Service, input: &CopyObjectInput) -> Result<Self> {
-        let (bucket, object, id) = parse(&input.copy_source)?;
+    pub(super) fn find(
+        service: &Service,
+        source: &CopySource,
+        condition: &Reading,
+        customer: Option<&CustomerKey>,
+    ) -> Result<Self> {
+        let (bucket, object, id) = parse(source)?;
         let view = service.engine.read()?;
         let bucket = view.bucket(bucket)?;
         let version = source_version(&view, &bucket, object, id)?;
-        let condition = Reading {
-            if_match: input.copy_source_if_match.clone(),
-            if_none_match: input.copy_source_if_none_match.clone(),
-            if_modified_since: input.copy_source_if_modified_since.clone(),
-            if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
-        };
         condition.require(&version.head)?;
-        if version.head.size > SIZE_MAX {
+        let key = seal::open(&service.identity.root_key(), version.seal.as_ref(), customer)?;
+        Ok(Self { bucket, object: object.to_owned(), named: id.is_some(), version, key })
+    }
+
+    fn check_size(&self) -> Result<()> {
+        if self.version.head.size > SIZE_MAX {
             return Err(Fault::new(
                 S3ErrorCode::InvalidRequest,
                 "The specified copy source is larger than the maximum allowable size for a copy source: 5368709120",
             ));
         }
-        let customer = CustomerKey::of(
-            input.copy_source_sse_customer_algorithm.as_deref(),
-            input.copy_source_sse_customer_key.as_deref(),
-            input.copy_source_sse_customer_key_md5.as_deref(),
-        )?;
-        let key = seal::open(&service.identity.root_key(), version.seal.as_ref(), customer.as_ref())?;
-        Ok(Self { bucket, object: object.to_owned(), named: id.is_some(), version, key })
+        Ok(())
     }
 
     /// A copy onto itself must change something.
@@ -299,7 +317,7 @@ fn is_replace(directive: Option<&str>) -> bool {
 }
 
 /// Bucket, key and version of a copy's source.
-pub(super) fn parse(source: &CopySource) -> Result<(&str, &str, Option<&str>)> {
+fn parse(source: &CopySource) -> Result<(&str, &str, Option<&str>)> {
     match source {
         CopySource::Bucket { bucket, key, version_id } => Ok((bucket, key, version_id.as_deref())),
         _ => Err(Fault::new(S3ErrorCode::NotImplemented, "Only objects of buckets can be copied.")),
@@ -307,7 +325,7 @@ pub(super) fn parse(source: &CopySource) -> Result<(&str, &str, Option<&str>)> {
 }
 
 /// The version to copy. A delete marker has nothing to give.
-pub(super) fn source_version(
+fn source_version(
     records: &impl Records,
     bucket: &Bucket,
     object: &str,

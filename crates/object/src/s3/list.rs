@@ -31,8 +31,8 @@ pub async fn list_objects(service: &Service, req: Req<ListObjectsInput>) -> Answ
     let after = After::marker(&marker, &prefix, delimiter.as_deref());
     let query = Query { prefix, delimiter, after, limit };
     let (page, query) = page(service, &input.bucket, query, listing::objects).await?;
-    let next = page.entries.last().filter(|_| page.more && query.delimiter.is_some());
-    let next_marker = next.map(|entry| text.show(entry.name()));
+    let next = page.next().filter(|_| page.cut.is_some() || query.delimiter.is_some());
+    let next_marker = next.map(|name| text.show(name));
     let is_truncated = Some(page.more);
     let (contents, common_prefixes) = text.split(page, |key, head| object(key, &head, true));
     Ok(S3Response::new(ListObjectsOutput {
@@ -62,7 +62,7 @@ pub async fn list_objects_v2(service: &Service, req: Req<ListObjectsV2Input>) ->
     };
     let query = Query { prefix: input.prefix.unwrap_or_default(), delimiter, after, limit };
     let (page, query) = page(service, &input.bucket, query, listing::objects).await?;
-    let next_continuation_token = page.entries.last().filter(|_| page.more).map(token);
+    let next_continuation_token = token(&page);
     let is_truncated = Some(page.more);
     let key_count = Some(shown(page.entries.len()));
     let owners = input.fetch_owner.unwrap_or_default();
@@ -226,12 +226,10 @@ impl Text {
 }
 
 /// Where the next page begins, opaque to clients.
-fn token<T>(last: &Entry<T>) -> String {
-    let (kind, name) = match last {
-        Entry::Item(name, _) => ("k", name),
-        Entry::Prefix(name) => ("p", name),
-    };
-    URL_SAFE_NO_PAD.encode(format!("{kind}{name}"))
+fn token<T>(page: &Page<T>) -> Option<String> {
+    let by_prefix = page.cut.is_none() && matches!(page.entries.last(), Some(Entry::Prefix(_)));
+    let kind = if by_prefix { "p" } else { "k" };
+    page.next().map(|name| URL_SAFE_NO_PAD.encode(format!("{kind}{name}")))
 }
 
 fn resume(token: &str) -> Result<After> {

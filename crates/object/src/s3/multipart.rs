@@ -4,7 +4,7 @@ use futures::TryStreamExt;
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, StdError};
 
-use super::copy::{parse, source_version};
+use super::copy::{Origin, origin};
 use super::object::{new_version_id, owned, version_id};
 use super::{Answer, Req, list, shape};
 use crate::access::acl;
@@ -162,8 +162,8 @@ pub async fn upload_part_copy(
     )?;
     let target = Target::find(service, &input.bucket, &input.key, &input.upload_id, input.part_number)?;
     let key = target.open(service, customer.as_ref())?;
-    let origin = Origin::find(service, &input)?;
-    let range = origin.range(input.copy_source_range.as_deref())?;
+    let origin = origin!(service, input);
+    let range = range(origin.version.head.size, input.copy_source_range.as_deref())?;
     let length = range.end - range.start;
     let stream = read::bytes(&service.engine, &origin.version, range, origin.key.as_ref()).await?;
     let source = Source {
@@ -271,55 +271,24 @@ impl Target {
     }
 }
 
-/// What a part is copied from.
-struct Origin {
-    bucket: Bucket,
-    version: Version,
-    key: Option<SealKey>,
-}
-
-impl Origin {
-    fn find(service: &Service, input: &UploadPartCopyInput) -> Result<Self> {
-        let (bucket, object, id) = parse(&input.copy_source)?;
-        let view = service.engine.read()?;
-        let bucket = view.bucket(bucket)?;
-        let version = source_version(&view, &bucket, object, id)?;
-        let condition = Reading {
-            if_match: input.copy_source_if_match.clone(),
-            if_none_match: input.copy_source_if_none_match.clone(),
-            if_modified_since: input.copy_source_if_modified_since.clone(),
-            if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
-        };
-        condition.require(&version.head)?;
-        let customer = CustomerKey::of(
-            input.copy_source_sse_customer_algorithm.as_deref(),
-            input.copy_source_sse_customer_key.as_deref(),
-            input.copy_source_sse_customer_key_md5.as_deref(),
-        )?;
-        let key = seal::open(&service.identity.root_key(), version.seal.as_ref(), customer.as_ref())?;
-        Ok(Self { bucket, version, key })
+/// The bytes of a source that are asked for: all, or `bytes=first-last` within them.
+fn range(size: u64, asked: Option<&str>) -> Result<std::ops::Range<u64>> {
+    let Some(asked) = asked else { return Ok(0..size) };
+    let ends = asked.strip_prefix("bytes=").and_then(|ends| ends.split_once('-'));
+    let ends = ends.and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    let (first, last): (u64, u64) = ends.ok_or_else(|| {
+        Fault::new(
+            S3ErrorCode::InvalidArgument,
+            "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy",
+        )
+    })?;
+    if first > last || last >= size {
+        return Err(Fault::new(
+            S3ErrorCode::InvalidRange,
+            format!("Range specified is not valid for source object of size: {size}"),
+        ));
     }
-
-    /// The bytes that are asked for: all, or `bytes=first-last` within them.
-    fn range(&self, asked: Option<&str>) -> Result<std::ops::Range<u64>> {
-        let size = self.version.head.size;
-        let Some(asked) = asked else { return Ok(0..size) };
-        let ends = asked.strip_prefix("bytes=").and_then(|ends| ends.split_once('-'));
-        let ends = ends.and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
-        let (first, last): (u64, u64) = ends.ok_or_else(|| {
-            Fault::new(
-                S3ErrorCode::InvalidArgument,
-                "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy",
-            )
-        })?;
-        if first > last || last >= size {
-            return Err(Fault::new(
-                S3ErrorCode::InvalidRange,
-                format!("Range specified is not valid for source object of size: {size}"),
-            ));
-        }
-        Ok(first..last + 1)
-    }
+    Ok(first..last + 1)
 }
 
 pub async fn complete_multipart_upload(
@@ -345,7 +314,7 @@ pub async fn complete_multipart_upload(
         let version = match upload::find(tx, bucket.id, &key, &id) {
             Ok(upload) => {
                 condition.check(newest.map(|newest| newest.head).as_ref())?;
-                prove(&root, &upload, customer.as_ref())?;
+                prove(tx, &bucket, &root, &upload, customer.as_ref())?;
                 upload::complete(tx, &bucket, upload, &whole, quota)?
             }
             // A repeated completion gets the same answer.
@@ -386,10 +355,24 @@ pub async fn complete_multipart_upload(
     Ok(response)
 }
 
-/// A customer's key is asked for once more where checksums were asked for, and must fit where it is given.
-fn prove(root: &[u8; 32], upload: &record::Upload, customer: Option<&CustomerKey>) -> Result<()> {
-    let sealed = matches!(upload.seal, Some(record::Seal::Customer { .. }));
-    if sealed && (customer.is_some() || upload.checksum.is_some()) {
+/// A customer's key is asked for once more where the client gave checksums, and must fit where it is given.
+fn prove(
+    records: &impl Records,
+    bucket: &Bucket,
+    root: &[u8; 32],
+    upload: &record::Upload,
+    customer: Option<&CustomerKey>,
+) -> Result<()> {
+    if !matches!(upload.seal, Some(record::Seal::Customer { .. })) {
+        return Ok(());
+    }
+    let asked = || -> Result<bool> {
+        // A part without a checksum of the client's has one of ours.
+        let ours = put::DEFAULT.algorithm.name();
+        let parts = upload::parts(records, bucket.id, &upload.id, 0, usize::from(NUMBER_MAX))?;
+        Ok(parts.iter().filter_map(|part| part.checksum.as_ref()).any(|sum| sum.algorithm != ours))
+    };
+    if customer.is_some() || upload.checksum.is_some() || asked()? {
         seal::open(root, upload.seal.as_ref(), customer)?;
     }
     Ok(())

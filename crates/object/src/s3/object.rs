@@ -1,5 +1,7 @@
 //! Objects as a whole: put, get, head.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::{ETAG, HeaderValue, LAST_MODIFIED};
 use s3s::dto::*;
@@ -158,6 +160,33 @@ pub(super) fn version_id(bucket: &Bucket, head: &Head) -> Option<String> {
     (bucket.versioning != Versioning::Off).then(|| head.version_id())
 }
 
+/// What a get or a head asks for, which the library gives different types.
+macro_rules! asked {
+    ($req:expr) => {{
+        let input = &$req.input;
+        Asked {
+            bucket: &input.bucket,
+            key: &input.key,
+            version_id: input.version_id.as_deref(),
+            condition: Reading {
+                if_match: input.if_match.clone(),
+                if_none_match: input.if_none_match.clone(),
+                if_modified_since: input.if_modified_since.clone(),
+                if_unmodified_since: input.if_unmodified_since.clone(),
+            },
+            range: input.range.as_ref(),
+            part: input.part_number,
+            customer: CustomerKey::of(
+                input.sse_customer_algorithm.as_deref(),
+                input.sse_customer_key.as_deref(),
+                input.sse_customer_key_md5.as_deref(),
+            )?,
+            checksums: input.checksum_mode.is_some(),
+            headers: &$req.headers,
+        }
+    }};
+}
+
 pub async fn get_object(service: &Service, req: Req<GetObjectInput>) -> Answer<GetObjectOutput> {
     let input = &req.input;
     let overrides = [
@@ -172,26 +201,7 @@ pub async fn get_object(service: &Service, req: Req<GetObjectInput>) -> Answer<G
         let message = "Request specific response headers cannot be used for anonymous GET requests.";
         return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
     }
-    let asked = Asked {
-        bucket: &input.bucket,
-        key: &input.key,
-        version_id: input.version_id.as_deref(),
-        condition: Reading {
-            if_match: input.if_match.clone(),
-            if_none_match: input.if_none_match.clone(),
-            if_modified_since: input.if_modified_since.clone(),
-            if_unmodified_since: input.if_unmodified_since.clone(),
-        },
-        range: input.range.as_ref(),
-        part: input.part_number,
-        customer: CustomerKey::of(
-            input.sse_customer_algorithm.as_deref(),
-            input.sse_customer_key.as_deref(),
-            input.sse_customer_key_md5.as_deref(),
-        )?,
-        checksums: input.checksum_mode.is_some(),
-        headers: &req.headers,
-    };
+    let asked = asked!(req);
     let found = asked.find(service)?;
     let range = found.slice.range.clone();
     let length = range.end - range.start;
@@ -354,12 +364,12 @@ fn ascii_metadata(version: &Version) -> Option<Metadata> {
     Some(plain.collect::<Metadata>()).filter(|metadata| !metadata.is_empty())
 }
 
-/// Metadata beyond ASCII goes out in Latin-1 where it can, as headers are read, else in UTF-8.
+/// Metadata beyond ASCII goes out in Latin-1 where it can, as headers are read, else as mail has it (RFC 2047).
 fn raw_metadata(version: &Version) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in version.metadata.iter().filter(|(_, value)| !value.is_ascii()) {
         let latin: Option<Vec<u8>> = value.chars().map(|char| u8::try_from(char).ok()).collect();
-        let bytes = latin.unwrap_or_else(|| value.clone().into_bytes());
+        let bytes = latin.unwrap_or_else(|| format!("=?UTF-8?B?{}?=", STANDARD.encode(value)).into_bytes());
         let name = http::HeaderName::try_from(format!("x-amz-meta-{name}"));
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(&bytes)) {
             map.insert(name, value);
@@ -377,27 +387,7 @@ pub(super) fn count(number: usize) -> i32 {
 }
 
 pub async fn head_object(service: &Service, req: Req<HeadObjectInput>) -> Answer<HeadObjectOutput> {
-    let input = &req.input;
-    let asked = Asked {
-        bucket: &input.bucket,
-        key: &input.key,
-        version_id: input.version_id.as_deref(),
-        condition: Reading {
-            if_match: input.if_match.clone(),
-            if_none_match: input.if_none_match.clone(),
-            if_modified_since: input.if_modified_since.clone(),
-            if_unmodified_since: input.if_unmodified_since.clone(),
-        },
-        range: input.range.as_ref(),
-        part: input.part_number,
-        customer: CustomerKey::of(
-            input.sse_customer_algorithm.as_deref(),
-            input.sse_customer_key.as_deref(),
-            input.sse_customer_key_md5.as_deref(),
-        )?,
-        checksums: input.checksum_mode.is_some(),
-        headers: &req.headers,
-    };
+    let asked = asked!(req);
     let found = asked.find(service)?;
     let shown = found.output(asked.checksums);
     let mut more = raw_metadata(&found.version);

@@ -150,11 +150,11 @@ pub async fn put_bucket_logging(
     service: &Service,
     req: Req<PutBucketLoggingInput>,
 ) -> Answer<PutBucketLoggingOutput> {
-    let status = req.input.bucket_logging_status;
+    let mut status = req.input.bucket_logging_status;
     let name = req.input.bucket;
     let write = service.engine.write(move |tx| -> Result<()> {
         let mut bucket = tx.bucket(&name)?;
-        if let Some(enabled) = &status.logging_enabled {
+        if let Some(enabled) = &mut status.logging_enabled {
             check_logging(tx, &bucket, enabled)?;
         }
         bucket.settings.logging = status.logging_enabled.is_some().then_some(status);

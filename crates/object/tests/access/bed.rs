@@ -8,6 +8,8 @@ use object::identity::{Account, Identity, Key, Principal, Rights};
 use object::{Config, Store};
 use reqwest::{Method, StatusCode};
 use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// Access keys are the users' names.
 struct Users(Mutex<BTreeMap<String, Principal>>);
@@ -44,6 +46,11 @@ impl Identity for Users {
     fn root_key(&self) -> [u8; 32] {
         [9; 32]
     }
+}
+
+/// No users.
+pub fn nobody() -> Arc<dyn Identity> {
+    Arc::new(Users(Mutex::default()))
 }
 
 pub struct Bed {
@@ -92,6 +99,11 @@ pub fn user(name: &str) -> Signer {
 impl Bed {
     /// Users `admin`, `member`, `viewer` of account `home`, and `other` of account `away`.
     pub async fn start() -> Self {
+        Self::start_with(|_| ()).await
+    }
+
+    /// The same with other settings.
+    pub async fn start_with(set: impl FnOnce(&mut Config)) -> Self {
         let users = [
             ("admin", "home", Rights::Manage),
             ("member", "home", Rights::Write),
@@ -110,7 +122,8 @@ impl Bed {
         });
         let users = Arc::new(Users(Mutex::new(users.into_iter().collect())));
         let data = tempfile::tempdir().unwrap();
-        let config = Config::new(data.path().to_owned(), "127.0.0.1:0".parse().unwrap());
+        let mut config = Config::new(data.path().to_owned(), "127.0.0.1:0".parse().unwrap());
+        set(&mut config);
         let store = Store::start(config, users.clone()).await.unwrap();
         Self { store, users, http: reqwest::Client::new(), _data: data }
     }
@@ -155,11 +168,39 @@ impl Bed {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Answer {
-        let now = stamp();
-        let host = self.host();
         let digest = hex::encode(Sha256::digest(body.as_bytes()));
+        let headers = self.signed(by, method, target, headers, &digest, (&stamp(0), "us-east-1"));
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        self.raw(method, target, &headers, body).await
+    }
+
+    /// The request id of an answer, and the answer.
+    pub async fn head_of(&self, by: &Signer, method: &str, target: &str) -> (String, Answer) {
+        let headers = self.signed(by, method, target, &[], "UNSIGNED-PAYLOAD", (&stamp(0), "us-east-1"));
+        let mut req = self.http.request(method.parse().unwrap(), format!("http://{}{target}", self.host()));
+        for (name, value) in headers {
+            req = req.header(name, value);
+        }
+        let response = req.send().await.unwrap();
+        let id = response.headers()["x-amz-request-id"].to_str().unwrap().to_owned();
+        let status = response.status().as_u16();
+        (id, Answer { status, body: response.text().await.unwrap() })
+    }
+
+    /// The headers with a signature of them, made at a time for a region; `host` is signed but not among them.
+    pub fn signed(
+        &self,
+        by: &Signer,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        digest: &str,
+        (at, region): (&str, &str),
+    ) -> Vec<(String, String)> {
+        let host = self.host();
         let mut signed: BTreeMap<&str, &str> = headers.iter().copied().collect();
-        signed.extend([("host", host.as_str()), ("x-amz-date", &now), ("x-amz-content-sha256", &digest)]);
+        signed.extend([("host", host.as_str()), ("x-amz-date", at), ("x-amz-content-sha256", digest)]);
         if let Some(token) = &by.token {
             signed.insert("x-amz-security-token", token);
         }
@@ -167,21 +208,53 @@ impl Bed {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let lines: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
         let canonical = format!("{method}\n{path}\n{}\n{lines}\n{names}\n{digest}", canonical_query(query));
-        let scope = format!("{}/us-east-1/s3/aws4_request", &now[..8]);
-        let signature = sign(&by.secret, &now, &scope, &canonical);
+        let scope = format!("{}/{region}/s3/aws4_request", &at[..8]);
+        let signature = sign(&by.secret, at, &scope, &canonical);
         let authorization = format!(
             "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}",
             by.id
         );
         signed.insert("authorization", &authorization);
         signed.remove("host");
-        let headers: Vec<(&str, &str)> = signed.into_iter().collect();
-        self.raw(method, target, &headers, body).await
+        signed.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Writes a signed request onto the wire as it is, announcing `length` bytes of body, and leaves it open.
+    pub async fn wire(
+        &self,
+        by: &Signer,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        length: usize,
+        body: &[u8],
+    ) -> TcpStream {
+        let mut head = format!("{method} {target} HTTP/1.1\r\nhost: {}\r\n", self.host());
+        for (name, value) in
+            self.signed(by, method, target, headers, "UNSIGNED-PAYLOAD", (&stamp(0), "us-east-1"))
+        {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("content-length: {length}\r\n\r\n"));
+        let mut stream = TcpStream::connect(self.host()).await.unwrap();
+        stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        stream
+    }
+
+    /// Sends a whole request on the wire, without what clients do to its target.
+    pub async fn call_as_is(&self, by: &Signer, method: &str, target: &str, body: &[u8]) -> Answer {
+        let close = [("connection", "close")];
+        let stream = self.wire(by, method, target, &close, body.len(), body).await;
+        answer(stream).await
     }
 
     /// A presigned target.
     pub fn presign(&self, by: &Signer, method: &str, path: &str, expires: &str) -> String {
-        let now = stamp();
+        self.presign_at(by, method, path, expires, &stamp(0))
+    }
+
+    /// One that was made at a time.
+    pub fn presign_at(&self, by: &Signer, method: &str, path: &str, expires: &str, now: &str) -> String {
         let scope = format!("{}/us-east-1/s3/aws4_request", &now[..8]);
         let mut query = format!(
             "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={}&X-Amz-Date={now}&X-Amz-Expires={expires}",
@@ -196,7 +269,7 @@ impl Bed {
             canonical_query(&query),
             self.host()
         );
-        let signature = sign(&by.secret, &now, &scope, &canonical);
+        let signature = sign(&by.secret, now, &scope, &canonical);
         format!("{path}?{query}&X-Amz-Signature={signature}")
     }
 
@@ -218,8 +291,20 @@ impl Bed {
     }
 }
 
-fn stamp() -> String {
-    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+/// Reads until the store closes.
+pub async fn answer(mut stream: TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned();
+    Answer { status, body }
+}
+
+/// A time so many seconds from now, as signatures write it.
+pub fn stamp(from_now: i64) -> String {
+    let at = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(from_now);
+    at.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 fn canonical_query(query: &str) -> String {

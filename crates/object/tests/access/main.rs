@@ -2,6 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod bed;
+mod logs;
+mod refusals;
+mod slow;
+mod tls;
 
 use bed::{Bed, Signer, user};
 

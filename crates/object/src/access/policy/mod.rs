@@ -89,7 +89,7 @@ impl Policy {
 
 impl Statement {
     fn applies(&self, asked: &Asked<'_>) -> bool {
-        self.principals.include(asked.subject)
+        self.principals.include(asked.subject, self.allow)
             && self.actions.include(|action| pattern::fits(action, asked.action, true))
             && self
                 .resources
@@ -99,10 +99,14 @@ impl Statement {
 }
 
 impl Principals {
-    fn include(&self, subject: Subject<'_>) -> bool {
+    /// What is allowed to everyone is not meant for parts of the cloud, which are to be named.
+    fn include(&self, subject: Subject<'_>, allow: bool) -> bool {
+        let named = allow && matches!(subject, Subject::Service(_));
         match self {
             Self::Holder => true,
-            Self::Only(names) => names.iter().any(|name| name.includes(subject)),
+            Self::Only(names) => {
+                names.iter().any(|name| name.includes(subject) && !(named && *name == Name::Everyone))
+            }
             Self::Except(names) => !names.iter().any(|name| name.includes(subject)),
         }
     }

@@ -1,0 +1,52 @@
+//! Clients that fall silent are let go, and leave nothing behind.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::bed::{Bed, answer, user};
+
+async fn impatient() -> Bed {
+    let bed = Bed::start_with(|config| config.silence_max = Duration::from_millis(300)).await;
+    assert_eq!(bed.call(&user("admin"), "PUT", "/box", "").await.code(), "ok");
+    bed
+}
+
+#[tokio::test]
+async fn a_body_must_go_on() {
+    let bed = impatient().await;
+    let admin = user("admin");
+    for target in ["/box/key", "/box?policy="] {
+        let stream = bed.wire(&admin, "PUT", target, &[], 100, b"only this").await;
+        let told = answer(stream).await;
+        assert_eq!((told.status, told.code()), (400, "RequestTimeout"), "{target}: {}", told.body);
+    }
+    assert_eq!(bed.call(&admin, "GET", "/box/key", "").await.code(), "NoSuchKey");
+    assert_eq!(bed.call(&admin, "GET", "/box?policy=", "").await.code(), "NoSuchBucketPolicy");
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_must_come() {
+    let bed = impatient().await;
+    let mut stream = TcpStream::connect(bed.host()).await.unwrap();
+    stream.write_all(b"GET /box HTTP/1.1\r\nhost: ").await.unwrap();
+    assert_ne!(answer(stream).await.status, 200);
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_must_be_taken() {
+    const SIZE: usize = 64 << 20;
+    let bed = impatient().await;
+    let admin = user("admin");
+    let body = "x".repeat(SIZE);
+    assert_eq!(bed.call(&admin, "PUT", "/box/large", &body).await.code(), "ok");
+    let mut stream = bed.wire(&admin, "GET", "/box/large", &[("connection", "close")], 0, b"").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    assert!(bytes.len() < SIZE, "all of it was kept for a client that did not read");
+    bed.stop().await;
+}
