@@ -52,4 +52,55 @@ pub struct ObjectStore {
     pub buckets: u64,
     pub objects: u64,
     pub bytes: Bytes,
+    /// `ok`, `damaged`, `full` (nothing more can be put) or `stopped` (nothing changes until this server is restarted).
+    pub state: String,
+    /// Bytes of small objects, which live in the journal.
+    pub packed_bytes: Bytes,
+    /// Bytes of large objects, each a file.
+    pub file_bytes: Bytes,
+    /// Bytes of the journal that hold no object.
+    pub dead_bytes: Bytes,
+    /// Room on the disk, and how much of it is kept for deletes.
+    pub free_bytes: Bytes,
+    pub reserve_bytes: Bytes,
+    /// Pieces of objects that do not match their checksums.
+    pub damaged: u64,
+    /// Length of the queue of events for webhooks, and from where on events are dropped.
+    pub outbox: u64,
+    pub outbox_max: u64,
+    pub scrub: Scrub,
+}
+
+/// The reading of everything that is kept: the pass that runs, or the last one since this server started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Scrub {
+    pub running: bool,
+    pub bytes: Bytes,
+    /// All there is to read.
+    pub bytes_all: Bytes,
+    /// Pieces that it found damaged.
+    pub damaged: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When the last complete pass ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// How fast to read; absent is as fast as it goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScrubStart {
+    /// Bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Bytes>,
+}
+
+/// A version of an object whose bytes do not match their checksums.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DamagedObject {
+    pub bucket: String,
+    pub key: String,
+    pub version_id: String,
+    pub bytes: Bytes,
 }

@@ -19,7 +19,7 @@ pub mod problem;
 pub mod read;
 pub mod workload;
 
-pub use bucket::{Bucket, BucketQuota, ObjectStore, S3Session};
+pub use bucket::{Bucket, BucketQuota, DamagedObject, ObjectStore, S3Session, Scrub, ScrubStart};
 pub use check::{Check, CheckFault, CheckKind, CheckReport};
 pub use client::{
     Client, ExecOptions, ExecReceiver, ExecSender, ExecStream, ListQuery, LogsOptions, Upload, WatchStream,

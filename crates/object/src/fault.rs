@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use s3s::{S3Error, S3ErrorCode};
 
+use crate::engine::EngineError;
+
 pub type Result<T, E = Fault> = std::result::Result<T, E>;
 
 /// An error with the code a client switches on and a sentence for people.
@@ -17,7 +19,7 @@ pub enum Fault {
     Absent { code: S3ErrorCode, message: &'static str, marker: Option<String> },
     /// The disk or the index failed; the cause goes to the log, not to the client.
     #[error("the store failed: {0}")]
-    Engine(#[from] crate::engine::EngineError),
+    Engine(#[from] EngineError),
 }
 
 impl Fault {
@@ -53,6 +55,10 @@ impl From<Fault> for S3Error {
             Fault::Engine(error) if error.is_full() => S3Error::with_message(
                 S3ErrorCode::ServiceUnavailable,
                 "The store has no room left on its disk.",
+            ),
+            Fault::Engine(EngineError::Stopped) => S3Error::with_message(
+                S3ErrorCode::ServiceUnavailable,
+                "The store takes no changes until it is started again.",
             ),
             Fault::Engine(error) => {
                 tracing::error!(%error, "the store failed");

@@ -1,15 +1,20 @@
 //! What stands in the store, for those who run it: without a signature, without S3.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use model::{Error, Result};
 
 use crate::access::policy::Policy;
 use crate::access::{acl, session};
+use crate::engine::{BlobId, Stats};
 use crate::fault::Fault;
 use crate::identity::Rights;
 use crate::record::key::{self, Space};
-use crate::record::{Bucket, Usage, Versioning};
+use crate::record::{Bucket, Usage, Version, Versioning};
 use crate::service::{Records, Service, put_bucket};
-use crate::version;
+use crate::{notify, version};
+
+pub use crate::notify::WAITING_MAX as OUTBOX_MAX;
 
 /// A bucket.
 #[derive(Debug, Clone)]
@@ -30,6 +35,75 @@ pub struct Item {
 pub struct Total {
     pub buckets: u64,
     pub usage: Usage,
+}
+
+/// How the store is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Condition {
+    pub total: Total,
+    pub stats: Stats,
+    /// Length of the queue of events for webhooks; beyond [`OUTBOX_MAX`] events are dropped.
+    pub outbox: u64,
+}
+
+pub fn condition(service: &Service) -> Result<Condition> {
+    let view = service.engine.read().map_err(failed)?;
+    Ok(Condition {
+        total: total(service)?,
+        stats: service.engine.stats().map_err(failed)?,
+        outbox: notify::waiting(&view).map_err(failed)?,
+    })
+}
+
+/// A version whose bytes do not match their checksums.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    pub bucket: String,
+    pub key: String,
+    pub version_id: String,
+    pub size: u64,
+}
+
+/// Versions with damaged blobs, at most `limit`. Reads all records if there are such blobs. Blocking.
+pub fn damage(service: &Service, limit: usize) -> Result<Vec<Damage>> {
+    let blobs: BTreeSet<BlobId> = service.engine.damaged().map_err(failed)?.into_iter().collect();
+    let mut found = Vec::new();
+    if blobs.is_empty() {
+        return Ok(found);
+    }
+    let view = service.engine.read().map_err(failed)?;
+    let mut names = BTreeMap::new();
+    view.scan(key::under(vec![Space::Bucket as u8]), |_, value| {
+        names.extend(serde_json::from_slice::<Bucket>(value).ok().map(|bucket| (bucket.id, bucket.name)));
+        true
+    })
+    .map_err(failed)?;
+    for space in [Space::Current, Space::Past] {
+        view.scan(key::under(vec![space as u8]), |name, value| {
+            let version = Version::decode(value);
+            let version = version.filter(|version| version.blobs.iter().any(|blob| blobs.contains(&blob.id)));
+            if let (Some(version), Some((bucket, key))) = (version, key::place(name, space)) {
+                found.push(Damage {
+                    bucket: names.get(&bucket).cloned().unwrap_or_default(),
+                    key,
+                    version_id: version.head.version_id(),
+                    size: version.head.size,
+                });
+            }
+            found.len() < limit
+        })
+        .map_err(failed)?;
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// Begins to read everything; 0 is no limit of bytes per second.
+pub fn scrub_start(service: &Service, rate: u64) -> Result<()> {
+    service
+        .engine
+        .scrub_start(rate)
+        .map_err(|_| Error::unavailable("the store has stopped; restart this server"))
 }
 
 fn failed(fault: impl Into<Fault>) -> Error {
@@ -107,7 +181,7 @@ pub fn total(service: &Service) -> Result<Total> {
     })
     .map_err(failed)?;
     view.scan(key::under(vec![Space::Usage as u8]), |_, value| {
-        let usage: Usage = postcard::from_bytes(value).unwrap_or_default();
+        let usage = Usage::decode(value).unwrap_or_default();
         total.usage.objects += usage.objects;
         total.usage.versions += usage.versions;
         total.usage.bytes += usage.bytes;
@@ -129,14 +203,24 @@ pub async fn quota_set(service: &Service, name: &str, bytes: Option<u64>) -> Res
     write.await.map_err(failed)
 }
 
+/// For whom credentials are.
+pub struct Holder<'a> {
+    /// The key that stands for the user of the cloud.
+    pub user: &'a str,
+    pub rights: Rights,
+    /// The account of another, in which an operator of this name acts.
+    pub elsewhere: Option<(&'a str, &'a str)>,
+}
+
 /// Credentials for a user of the cloud that end by themselves. `expires` is in seconds since 1970.
-pub fn credentials(service: &Service, user: &str, rights: Rights, expires: i64) -> session::Issued {
+pub fn credentials(service: &Service, holder: &Holder<'_>, expires: i64) -> session::Issued {
     let terms = session::Session {
-        parent: user.to_owned(),
-        rights: rights.into(),
-        role: None,
+        parent: holder.user.to_owned(),
+        rights: holder.rights.into(),
+        role: holder.elsewhere.map(|(_, name)| format!("operator/{name}")),
         expires,
         policy: None,
+        account: holder.elsewhere.map(|(account, _)| account.to_owned()),
     };
     session::issue(&service.identity.root_key(), &terms)
 }

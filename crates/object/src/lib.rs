@@ -40,6 +40,7 @@ pub mod lifecycle;
 pub mod listing;
 pub mod lock;
 mod log;
+pub mod metrics;
 mod notify;
 pub mod put;
 pub mod read;

@@ -19,12 +19,12 @@ use crate::identity::Account;
 use crate::record::Bucket;
 use crate::record::key::{self, Space};
 use crate::record::version::Head;
-use crate::service::Service;
+use crate::service::{Records, Service};
 use crate::time::timestamp;
 use crate::version::Deleted;
 
 /// Events that may wait; when there are more, new ones are not kept.
-const WAITING_MAX: u64 = 100_000;
+pub const WAITING_MAX: u64 = 100_000;
 /// How long an event is tried.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Events looked at in one round.
@@ -84,7 +84,7 @@ pub fn emit(tx: &mut Tx<'_>, bucket: &Bucket, event: &str, about: &About<'_>) ->
         let now = tx.now();
         let body = message(bucket, event, about, id.as_deref().unwrap_or_default(), now);
         let number = tx.next(QUEUE)?;
-        if number.saturating_sub(oldest(tx)?.unwrap_or(number)) > WAITING_MAX {
+        if number.saturating_sub(oldest(tx)?.unwrap_or(number)) >= WAITING_MAX {
             tracing::warn!(bucket = bucket.name, "too many events wait; one is dropped");
             continue;
         }
@@ -130,9 +130,15 @@ fn all() -> std::ops::Range<Vec<u8>> {
     key::under(prefix)
 }
 
-fn oldest(tx: &Tx<'_>) -> Result<Option<u64>> {
+/// How long the queue is from its oldest event to its newest; delivered ones between them count.
+pub fn waiting(records: &impl Records) -> Result<u64> {
+    let newest = records.record(&key::counter(QUEUE))?.as_deref().and_then(number).unwrap_or_default();
+    Ok(oldest(records)?.map_or(0, |oldest| newest.saturating_sub(oldest) + 1))
+}
+
+fn oldest(records: &impl Records) -> Result<Option<u64>> {
     let mut found = None;
-    tx.scan(all(), |name, _| {
+    records.each(all(), |name, _| {
         found = number(name);
         false
     })?;

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::engine::{Engine, Tx, View};
 use crate::fault::{Fault, Result};
 use crate::identity::{Account, Identity, Principal};
+use crate::metrics::Metrics;
 use crate::record::{Bucket, key};
 
 /// The store as S3 sees it. Cheap to clone.
@@ -19,6 +20,7 @@ pub struct Service {
     pub engine: Engine,
     pub identity: Arc<dyn Identity>,
     pub config: Arc<Config>,
+    pub metrics: Arc<Metrics>,
 }
 
 /// Who asks; put into the request's extensions by the access check, which has let it pass.

@@ -12,6 +12,7 @@ use crate::engine::{Engine, EngineConfig};
 use crate::http::Server;
 use crate::identity::Identity;
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::service::Service;
 use crate::{lifecycle, notify};
 
@@ -34,7 +35,8 @@ impl Store {
                 config.data.display()
             ))
         })?;
-        let service = Service { engine, identity, config: Arc::new(config) };
+        let service =
+            Service { engine, identity, config: Arc::new(config), metrics: Arc::new(Metrics::new()) };
         let stop = CancellationToken::new();
         let (log, logging) = Log::new(service.clone(), stop.clone());
         let server = Server::bind(service.clone(), log).await?;

@@ -3,11 +3,11 @@
 
 use api::{
     AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, Check, CheckReport,
-    Enrolment, EnrolmentCreate, Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone,
-    Node, NodeLabels, ObjectStore, Page, PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport,
-    S3Session, Server, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate,
-    WatchEvent, Whoami, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback, WorkloadScale,
-    WorkloadUpdate, WorkloadWhy, Zone, ZoneHosts,
+    DamagedObject, Enrolment, EnrolmentCreate, Image, ImagePull, Instance, InstanceCreate, InstanceWhy,
+    Login, LoginDone, Node, NodeLabels, ObjectStore, Page, PasswordChange, PlaceModeSet, PlatformHealth,
+    QuotaReport, S3Session, ScrubStart, Server, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User,
+    UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback,
+    WorkloadScale, WorkloadUpdate, WorkloadWhy, Zone, ZoneHosts,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -396,6 +396,7 @@ fn session_routes() -> Vec<Route> {
 }
 
 fn bucket_routes() -> Vec<Route> {
+    const SCRUB: &str = "/v1/object-store/scrub";
     vec![
         route(Get, "/v1/buckets", "bucket_list", VIEWER, bucket::bucket_list)
             .tenant()
@@ -411,11 +412,19 @@ fn bucket_routes() -> Vec<Route> {
             .takes::<BucketQuota>()
             .gives::<Bucket>(200),
         route(Post, "/v1/s3/session", "s3_session", VIEWER, bucket::s3_session)
+            .tenant()
             .says("Gives credentials for S3 that end by themselves")
             .gives::<S3Session>(200),
         route(Get, "/v1/object-store", "object_store", OPERATOR, bucket::object_store)
-            .says("What the object store holds")
+            .says("What the object store holds and how it is")
             .gives::<ObjectStore>(200),
+        route(Post, SCRUB, "object_store_scrub", OPERATOR, bucket::object_store_scrub)
+            .says("Begins to read everything that the object store keeps, to find damage")
+            .takes::<ScrubStart>()
+            .gives::<ObjectStore>(200),
+        route(Get, "/v1/object-store/damage", "object_store_damage", OPERATOR, bucket::object_store_damage)
+            .says("Lists versions of objects that cannot be read, at most 1,000")
+            .lists::<DamagedObject>(),
     ]
 }
 

@@ -1,16 +1,27 @@
 //! Who signs S3 requests: the cloud's tenants, users and access keys as the object store asks for them.
 
+use std::sync::{Arc, Weak};
+
 use async_trait::async_trait;
 use model::{AccessKeyId, Role, TenantId, UserId};
 use object::identity::{Account, Identity, Key, Principal, Rights};
 use zeroize::Zeroizing;
 
-use crate::cloud::Shared;
+use crate::cloud::{Cloud, Shared};
 use crate::ops::key;
 use crate::tables::{TenantRecord, UserRecord};
 
-/// The directory of a cloud.
-pub struct Directory(pub Shared);
+/// The directory of a cloud. The cloud holds the store and the store holds this, so it does not hold the cloud.
+pub struct Directory {
+    cloud: Weak<Cloud>,
+    root_key: [u8; 32],
+}
+
+impl Directory {
+    pub fn new(cloud: &Shared) -> Self {
+        Self { cloud: Arc::downgrade(cloud), root_key: cloud.master.derive("object store") }
+    }
+}
 
 fn account(tenant: &TenantRecord) -> Account {
     Account { id: tenant.id.as_str().into(), name: tenant.name.as_str().into() }
@@ -39,13 +50,14 @@ pub fn principal(tenant: &TenantRecord, user: &UserRecord, role: Role) -> Princi
 #[async_trait]
 impl Identity for Directory {
     async fn key(&self, id: &str) -> Option<Key> {
-        let snapshot = self.0.state.snapshot();
+        let cloud = self.cloud.upgrade()?;
+        let snapshot = cloud.state.snapshot();
         // Sessions that REST gave out name a user. Nobody knows a secret to sign as one.
         let (user, secret) = match id.parse::<UserId>() {
             Ok(user) => {
                 (user, Zeroizing::new(rand::random::<[u8; 32]>().map(|byte| b'a' + byte % 26).to_vec()))
             }
-            Err(_) => key::secret(&self.0, &AccessKeyId(id.to_owned())).ok()?,
+            Err(_) => key::secret(&cloud, &AccessKeyId(id.to_owned())).ok()?,
         };
         let user = snapshot.users.get(&user)?;
         let tenant = snapshot.tenants.get(&user.tenant)?;
@@ -55,27 +67,28 @@ impl Identity for Directory {
 
     async fn account(&self, id: &str) -> Option<Account> {
         let id: TenantId = id.parse().ok()?;
-        self.0.state.snapshot().tenants.get(&id).map(|tenant| account(tenant))
+        self.cloud.upgrade()?.state.snapshot().tenants.get(&id).map(|tenant| account(tenant))
     }
 
     async fn account_by_email(&self, email: &str) -> Option<Account> {
-        let snapshot = self.0.state.snapshot();
+        let snapshot = self.cloud.upgrade()?.state.snapshot();
         let user = snapshot.users.values().find(|user| user.email.as_deref() == Some(email))?;
         snapshot.tenants.get(&user.tenant).map(|tenant| account(tenant))
     }
 
     async fn user_exists(&self, account: &str, name: &str) -> bool {
-        let snapshot = self.0.state.snapshot();
+        let Some(cloud) = self.cloud.upgrade() else { return false };
+        let snapshot = cloud.state.snapshot();
         snapshot.users.values().any(|user| user.tenant.as_str() == account && user.name.as_str() == name)
     }
 
     async fn quota(&self, account: &str) -> Option<u64> {
         let id: TenantId = account.parse().ok()?;
-        let snapshot = self.0.state.snapshot();
+        let snapshot = self.cloud.upgrade()?.state.snapshot();
         snapshot.tenants.get(&id)?.quota.object_bytes.map(|most| most.0)
     }
 
     fn root_key(&self) -> [u8; 32] {
-        self.0.master.derive("object store")
+        self.root_key
     }
 }

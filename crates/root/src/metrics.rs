@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::cloud::Objects;
 use crate::state::State;
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -112,7 +113,7 @@ impl Metrics {
     }
 
     /// The text of a scrape; what is counted from the state is counted now.
-    pub fn render(&self, state: &State) -> String {
+    pub fn render(&self, state: &State, objects: Option<&Objects>) -> String {
         let snapshot = state.snapshot();
         let mut phases: BTreeMap<String, i64> = BTreeMap::new();
         for entry in snapshot.entries.values().flat_map(|entries| entries.values()) {
@@ -136,7 +137,15 @@ impl Metrics {
         self.seq.set(snapshot.seq);
         self.commits.inc_by(state.commits().saturating_sub(self.commits.get()));
         let mut text = String::new();
-        encode(&mut text, &self.registry).expect("writing to a string does not fail");
+        let sound = "writing to a string does not fail";
+        encode_registry(&mut text, &self.registry).expect(sound);
+        if let Some(objects) = objects {
+            match object::inventory::condition(&objects.service) {
+                Ok(now) => objects.service.metrics.render(&now, &mut text),
+                Err(error) => tracing::warn!(%error, "the object store does not say how it is"),
+            }
+        }
+        encode_eof(&mut text).expect(sound);
         text
     }
 }

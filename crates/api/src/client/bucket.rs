@@ -4,7 +4,7 @@ use model::Result;
 use reqwest::Method;
 
 use super::{Client, ListQuery, segment};
-use crate::{Bucket, BucketQuota, ObjectStore, Page, S3Session};
+use crate::{Bucket, BucketQuota, DamagedObject, ObjectStore, Page, S3Session, ScrubStart};
 
 impl Client {
     pub async fn bucket_list(&self, query: &ListQuery) -> Result<Page<Bucket>> {
@@ -27,5 +27,14 @@ impl Client {
 
     pub async fn object_store(&self) -> Result<ObjectStore> {
         self.get("/v1/object-store").await
+    }
+
+    /// Begins to read everything that is kept.
+    pub async fn object_store_scrub(&self, start: &ScrubStart) -> Result<ObjectStore> {
+        self.json(self.request(Method::POST, "/v1/object-store/scrub").json(start)).await
+    }
+
+    pub async fn object_store_damage(&self) -> Result<Vec<DamagedObject>> {
+        self.get("/v1/object-store/damage").await
     }
 }

@@ -19,6 +19,7 @@ pub mod key;
 pub mod login;
 pub mod node;
 pub mod object;
+pub mod object_store;
 pub mod parse;
 pub mod place;
 pub mod quota;
@@ -166,6 +167,8 @@ pub enum Command {
     /// Objects in buckets: put, get, list, sync, share by a link.
     #[command(visible_alias = "objects")]
     Object(object::Arguments),
+    /// The store behind buckets: how it is, and whether all it keeps is sound (for operators).
+    ObjectStore(object_store::Arguments),
     /// Create and change what files describe; run it again and nothing changes.
     Apply(apply::Arguments),
     /// Remove what files describe.
@@ -269,6 +272,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Image(args) => image::run(&open()?, args).await.map(|()| 0),
         Command::Bucket(args) => bucket::run(&open()?, args).await.map(|()| 0),
         Command::Object(args) => object::run(&open()?, args).await.map(|()| 0),
+        Command::ObjectStore(args) => object_store::run(&open()?, args).await.map(|()| 0),
         Command::Apply(args) => apply::run(globals, args).await,
         Command::Delete(args) => delete::run(globals, args).await.map(|()| 0),
         Command::Workload(args) => workload::run(&open()?, args).await.map(|()| 0),

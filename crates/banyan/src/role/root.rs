@@ -134,7 +134,7 @@ impl RootRole {
 async fn object_start(options: &RootOptions, cloud: &root::Shared) -> Result<Option<object::Store>> {
     let Some(config) = options.object.clone() else { return Ok(None) };
     sal::folder_private(&config.data)?;
-    let directory = Arc::new(root::directory::Directory(cloud.clone()));
+    let directory = Arc::new(root::directory::Directory::new(cloud));
     let store = object::Store::start(config, directory).await?;
     let endpoint = s3_url(options, &store);
     let _ = cloud.objects.set(root::cloud::Objects { service: store.service().clone(), endpoint });

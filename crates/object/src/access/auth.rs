@@ -74,6 +74,12 @@ pub async fn identify(identity: &dyn Identity, access_key: &str, token: Option<&
     let mut principal = identity.key(&session.parent).await.ok_or_else(unknown)?.principal;
     principal.rights = principal.rights.min(session.rights.rights());
     principal.session = session.role.map(Into::into);
+    if let Some(account) = session.account {
+        // Whoever is no operator any more has nothing to do there.
+        let account = identity.account(&account).await.filter(|_| principal.operator);
+        principal.account =
+            account.ok_or_else(|| invalid("The token is for an account that is closed to its key."))?;
+    }
     let narrowed = session.policy.map(|policy| Policy::parse(&policy, For::Session)).transpose()?;
     Ok(Identified { principal, narrowed: narrowed.map(Arc::new), temporary: true })
 }

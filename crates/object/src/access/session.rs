@@ -40,6 +40,8 @@ pub struct Session {
     pub expires: i64,
     /// What it is narrowed to.
     pub policy: Option<String>,
+    /// The account in which an operator acts, if it is not its own.
+    pub account: Option<String>,
 }
 
 /// [`Rights`], as they are kept.
@@ -185,6 +187,7 @@ mod tests {
             role: Some("viewer/backup".into()),
             expires: 1000,
             policy: None,
+            account: None,
         }
     }
 

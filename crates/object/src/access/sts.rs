@@ -92,6 +92,7 @@ impl Sts {
             role: None,
             expires: form.expires(SECONDS_MAX)?,
             policy: None,
+            account: None,
         };
         Ok(answer("GetSessionToken", &self.credentials(&session)))
     }
@@ -134,6 +135,7 @@ impl Sts {
             role: Some(format!("{role}/{name}")),
             expires: form.expires(ROLE_SECONDS)?,
             policy: form.get("Policy").map(str::to_owned),
+            account: None,
         };
         let mut result = self.credentials(&session);
         let _ = write!(

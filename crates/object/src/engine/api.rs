@@ -73,7 +73,7 @@ pub struct EngineConfig {
     pub grace: Duration,
     /// Room on the disk that blobs leave, so that deletes still work on a full one.
     pub reserve: u64,
-    /// Bytes per second that the scrubber reads; 0 is never.
+    /// Bytes per second that the scrubber reads by itself; 0 is never.
     pub scrub_rate: u64,
     /// How long after a pass the scrubber begins the next.
     pub scrub_every: Duration,
@@ -189,6 +189,18 @@ impl Engine {
             Ok(pass.seen)
         });
         pass.await.map_err(|error| EngineError::Io(io::Error::other(error)))?
+    }
+
+    /// Begins a pass in the background now, at most `rate` bytes per second; 0 is no limit. One that runs goes on at
+    /// this rate. [`Stats`] tell how far it is.
+    pub fn scrub_start(&self, rate: u64) -> Result<(), EngineError> {
+        let core = &self.inner.core;
+        if core.stopped.load(Ordering::Acquire) {
+            return Err(EngineError::Stopped);
+        }
+        core.scrubber.ask(rate);
+        core.signal.nudge();
+        Ok(())
     }
 
     /// Blobs that did not match their checksums, by the scrubber or a reader, and are still held.

@@ -16,6 +16,7 @@ use super::file::Files;
 use super::index::Index;
 use super::journal::Segments;
 use super::layers::State;
+use super::scrub::Scrubber;
 
 /// How often the writer asks for the room on the disk.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -36,6 +37,7 @@ pub(super) struct Core {
     pub signal: Arc<Signal>,
     pub counters: Counters,
     pub pins: Pins,
+    pub scrubber: Scrubber,
     /// Blobs that a reader found damaged.
     pub suspects: Mutex<BTreeSet<BlobId>>,
     /// Held as long as the engine is open.
@@ -85,6 +87,12 @@ impl Room {
         }
     }
 
+    /// What is free on the disk, and what of that is kept.
+    pub fn left(&self) -> (u64, u64) {
+        self.look();
+        (self.free.load(Ordering::Relaxed), self.reserve)
+    }
+
     /// Takes `bytes` of the free room, if there is so much beyond the reserve.
     pub fn check(&self, bytes: u64) -> Result<(), EngineError> {
         let take = |free: u64| (free >= bytes.saturating_add(self.reserve)).then(|| free - bytes);
@@ -126,12 +134,23 @@ impl Signal {
         self.changed.notify_all();
     }
 
+    /// Lets those who rest look whether they are called.
+    pub fn nudge(&self) {
+        let _wanted = self.wanted.lock().expect("no panic under this lock");
+        self.changed.notify_all();
+    }
+
     /// Waits for the end or the time; whether it is the end.
     pub fn rest(&self, time: Duration) -> bool {
+        self.rest_unless(time, || false)
+    }
+
+    /// The same, or until it is called.
+    pub fn rest_unless(&self, time: Duration, called: impl Fn() -> bool) -> bool {
         let wanted = self.wanted.lock().expect("no panic under this lock");
         let (wanted, _) = self
             .changed
-            .wait_timeout_while(wanted, time, |wanted| !wanted.stop)
+            .wait_timeout_while(wanted, time, |wanted| !wanted.stop && !called())
             .expect("no panic under this lock");
         wanted.stop
     }

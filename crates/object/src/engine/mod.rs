@@ -62,6 +62,6 @@ mod writer;
 pub use api::*;
 pub use blob::Alive;
 pub use put::{BlobWriter, Written};
-pub use scrub::Scrub;
+pub use scrub::{Scrub, ScrubState};
 pub use stats::Stats;
 pub use tx::Tx;

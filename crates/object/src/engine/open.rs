@@ -21,8 +21,9 @@ use super::journal::{Journal, Segments};
 use super::keeper::Keeper;
 use super::layers::{Changes, State};
 use super::replay::{End, replay};
+use super::scrub::{self, Scrubber};
 use super::writer::{Job, QUEUE_MAX, Writer};
-use super::{get, scrub};
+use super::get;
 
 /// Records that a replay gathers before the index takes them.
 const REPLAYED_MAX: usize = 50_000;
@@ -69,6 +70,7 @@ pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
         signal,
         counters: Counters::default(),
         pins: Pins::default(),
+        scrubber: Scrubber::default(),
         suspects: Mutex::default(),
         _lock: lock,
     });
@@ -92,13 +94,11 @@ fn start(core: Arc<Core>, journal: Journal, mark: &Mark) -> Result<Parts, Engine
     let covered = (mark.segment, mark.offset);
     let writer =
         Writer { core: core.clone(), journal, jobs: queue, orders: obeyed, time: mark.time, covered };
-    let mut threads = vec![
+    let threads = vec![
         thread::Builder::new().name("object-writer".into()).spawn(move || writer.run())?,
         thread::Builder::new().name("object-keeper".into()).spawn(move || keeper.run())?,
+        thread::Builder::new().name("object-scrubber".into()).spawn(move || scrub::run(&hand))?,
     ];
-    if core.config.scrub_rate > 0 {
-        threads.push(thread::Builder::new().name("object-scrubber".into()).spawn(move || scrub::run(&hand))?);
-    }
     Ok(Parts { core, jobs, threads })
 }
 

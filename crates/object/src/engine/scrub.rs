@@ -1,13 +1,14 @@
 //! The scrubber: reads every blob and says which do not match their checksums.
 
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::api::{BlobId, EngineError};
 use super::blob::{blob_of, blobs_from, damaged_key, scrub_key};
-use super::core::wall;
+use super::core::{Core, wall};
 use super::get;
 use super::hand::Hand;
 
@@ -27,6 +28,55 @@ pub struct Scrub {
     pub damaged: Vec<BlobId>,
 }
 
+/// The pass that runs in the background, or the last one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScrubState {
+    pub running: bool,
+    /// What it has read.
+    pub blobs: u64,
+    pub bytes: u64,
+    /// Blobs that did not match.
+    pub damaged: u64,
+    /// Milliseconds since 1970; 0 is not since the engine was opened.
+    pub started: i64,
+    /// When the last one ended, also before the engine was opened; 0 is never.
+    pub ended: i64,
+}
+
+/// What the scrubber is asked for, and what it says.
+#[derive(Default)]
+pub(super) struct Scrubber {
+    asked: AtomicBool,
+    /// Bytes per second of the pass that was asked for.
+    rate: AtomicU64,
+    state: Mutex<ScrubState>,
+}
+
+impl Scrubber {
+    /// Asks for a pass; one that runs goes on at this rate.
+    pub fn ask(&self, rate: u64) {
+        self.rate.store(rate, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Release);
+    }
+
+    fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// The rate of an order that nobody has followed yet.
+    fn order(&self) -> Option<u64> {
+        self.asked.swap(false, Ordering::AcqRel).then(|| self.rate.load(Ordering::Relaxed))
+    }
+
+    pub fn state(&self) -> ScrubState {
+        *self.state.lock().expect("no panic under this lock")
+    }
+
+    fn note(&self, change: impl FnOnce(&mut ScrubState)) {
+        change(&mut self.state.lock().expect("no panic under this lock"));
+    }
+}
+
 /// How far the background's pass is.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Progress {
@@ -39,10 +89,13 @@ struct Progress {
 pub(super) fn run(hand: &Hand) {
     let core = hand.core.clone();
     loop {
-        if core.signal.rest(REST) || core.stopped.load(Ordering::Acquire) {
+        let ends = core.signal.rest_unless(REST, || core.scrubber.is_asked());
+        if ends || core.stopped.load(Ordering::Acquire) {
             return;
         }
-        match background(hand) {
+        let done = background(hand);
+        core.scrubber.note(|state| state.running = false);
+        match done {
             Ok(()) => {}
             Err(EngineError::Stopped) => return,
             Err(error) => tracing::warn!(%error, "the scrubber failed; it is tried again"),
@@ -50,19 +103,43 @@ pub(super) fn run(hand: &Hand) {
     }
 }
 
+fn progress(core: &Core) -> Result<Progress, EngineError> {
+    let bytes = core.state().get(&scrub_key())?;
+    Ok(bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default())
+}
+
+/// The pass in the background, with when the last one ended.
+pub(super) fn state(core: &Core) -> Result<ScrubState, EngineError> {
+    Ok(ScrubState { ended: progress(core)?.ended, ..core.scrubber.state() })
+}
+
 fn background(hand: &Hand) -> Result<(), EngineError> {
-    let config = &hand.core.config;
-    let bytes = hand.core.state().get(&scrub_key())?;
-    let mut progress: Progress =
-        bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
+    let (config, scrubber) = (&hand.core.config, &hand.core.scrubber);
+    let mut progress = progress(&hand.core)?;
     let every = i64::try_from(config.scrub_every.as_millis()).unwrap_or(i64::MAX);
-    if progress.next == 0 && wall().saturating_sub(progress.ended) < every {
+    let due = progress.next > 0 || wall().saturating_sub(progress.ended) >= every;
+    let order = scrubber.order();
+    if order.is_some() {
+        progress.next = 0;
+    } else if !due || config.scrub_rate == 0 {
         return Ok(());
     }
-    let mut pass = Pass::new(hand.clone(), Some(config.scrub_rate));
+    let mut pass = Pass::new(hand.clone(), Some(order.unwrap_or(config.scrub_rate)));
     let mut saved = Instant::now();
     pass.next = progress.next;
-    while pass.step()? {
+    scrubber.note(|state| *state = ScrubState { running: true, started: wall(), ..ScrubState::default() });
+    loop {
+        let more = pass.step()?;
+        scrubber.note(|state| {
+            (state.blobs, state.bytes) = (pass.seen.blobs, pass.seen.bytes);
+            state.damaged = pass.seen.damaged.len() as u64;
+        });
+        if !more {
+            break;
+        }
+        if let Some(rate) = scrubber.order() {
+            pass.rate = Some(rate);
+        }
         if saved.elapsed() >= REST {
             saved = Instant::now();
             progress.next = pass.next;

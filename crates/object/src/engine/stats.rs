@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::api::EngineError;
 use super::blob::{Alive, damaged, files_key, segments};
 use super::core::Core;
+use super::scrub::{self, ScrubState};
 
 /// Numbers about the engine. Counts are since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,6 +27,12 @@ pub struct Stats {
     /// Changed records that the index does not hold yet.
     pub unsaved: u64,
     pub damaged: u64,
+    /// Free bytes of the disk, and how many of them are kept for deletes and the index.
+    pub free: u64,
+    pub reserve: u64,
+    /// No change is taken any more.
+    pub stopped: bool,
+    pub scrub: ScrubState,
 }
 
 impl Stats {
@@ -42,6 +49,10 @@ impl Stats {
             changes: counters.changes.load(Ordering::Relaxed),
             sync: Duration::from_micros(counters.sync_micros.load(Ordering::Relaxed)),
             checkpoints: counters.checkpoints.load(Ordering::Relaxed),
+            free: core.room.left().0,
+            reserve: core.room.left().1,
+            stopped: core.stopped.load(Ordering::Acquire),
+            scrub: scrub::state(core)?,
             unsaved: (state.active.len() + state.frozen.len()) as u64,
             ..Self::default()
         };
@@ -62,6 +73,11 @@ impl Stats {
     /// Bytes of the journal that hold no blob: changes, and blobs that are gone.
     pub fn dead_bytes(&self) -> u64 {
         self.journal_bytes.saturating_sub(self.packed.bytes)
+    }
+
+    /// Whether blobs are refused because the disk is full.
+    pub fn is_full(&self) -> bool {
+        self.free <= self.reserve
     }
 
     pub fn mean_group(&self) -> f64 {

@@ -280,7 +280,7 @@ impl Writer {
             Err(AppendError::Undone(error)) => Some(error.into()),
             Err(AppendError::Unknown(error)) => {
                 // What fdatasync could not write may or may not be there; only opening anew tells.
-                tracing::error!(%error, "the journal cannot be made durable; the engine stops");
+                tracing::error!(%error, "the journal cannot be made durable: the store takes no changes until this process is started again");
                 self.core.stopped.store(true, Ordering::Release);
                 Some(error.into())
             }

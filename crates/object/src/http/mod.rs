@@ -218,6 +218,7 @@ impl Edge {
         req.extensions_mut().insert(trace.clone());
         let request_id = format!("{:016X}", rand::random::<u64>());
         let mut line = Line::begin(&req, trace, &request_id, self.host_id.clone(), tls);
+        let received = length_of(&req).unwrap_or(0);
         let expects = req.headers().contains_key(http::header::EXPECT);
         let empty = length_of(&req) == Some(0);
         let mut response = self.answer(req).await?;
@@ -248,6 +249,8 @@ impl Edge {
         line.sent = response.body().size_hint().exact();
         line.version_id = response.headers().get("x-amz-version-id").cloned();
         line.took = started.elapsed();
+        let operation = line.trace.seen().map_or("none", |seen| seen.operation.as_str());
+        self.service.metrics.request(operation, line.status, line.took, received, line.sent.unwrap_or(0));
         self.log.note(&self.service, line);
         Ok(response)
     }

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, he
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::access::policy::arn;
 use crate::escape::escape;
 use crate::record::Bucket;
 use crate::trace::{Seen, Trace};
@@ -97,7 +98,7 @@ impl Line {
             bucket.name.clone(),
             at.to_string(),
             or_none(seen.caller.address.map(|address| address.to_string())),
-            or_none(principal.map(|principal| principal.account.id.to_string())),
+            or_none(principal.map(arn)),
             self.request_id.clone(),
             format!("REST.{}.{}", self.method, resource(&seen.operation)),
             or_none(seen.key.as_deref().map(|key| escape(key, true))),

@@ -115,6 +115,14 @@ pub fn parts(bucket: u32, upload: &str) -> Range<Vec<u8>> {
     under(key)
 }
 
+/// The bucket and the name of the object that a key of [`Space::Current`] or [`Space::Past`] is about.
+pub fn place(key: &[u8], space: Space) -> Option<(u32, String)> {
+    let (_, rest) = key.split_first()?;
+    let (bucket, name) = rest.split_first_chunk::<4>()?;
+    let name = if space == Space::Past { name.get(..name.len().checked_sub(9)?)? } else { name };
+    Some((u32::from_be_bytes(*bucket), String::from_utf8(name.to_vec()).ok()?))
+}
+
 /// Everything that begins with `prefix`.
 pub fn under(prefix: Vec<u8>) -> Range<Vec<u8>> {
     let mut end = prefix.clone();

@@ -1,6 +1,6 @@
 //! Handlers of buckets.
 
-use api::BucketQuota;
+use api::{BucketQuota, ScrubStart};
 use axum::extract::State;
 
 use super::extract::{Body, Item, Pairs};
@@ -32,4 +32,16 @@ pub async fn s3_session(State(cloud): State<Shared>, caller: Caller) -> Reply {
 
 pub async fn object_store(State(cloud): State<Shared>) -> Reply {
     ok(bucket::store(&cloud)?)
+}
+
+pub async fn object_store_scrub(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    body: Body<ScrubStart>,
+) -> Reply {
+    ok(bucket::scrub(&cloud, &caller, body.value).await?)
+}
+
+pub async fn object_store_damage(State(cloud): State<Shared>) -> Reply {
+    ok(bucket::damage(&cloud).await?)
 }

@@ -21,7 +21,8 @@ pub async fn openapi_get() -> Reply {
 }
 
 pub async fn metrics_get(State(cloud): State<Shared>) -> Reply {
-    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], cloud.metrics.render(&cloud.state)).into_response())
+    let text = cloud.metrics.render(&cloud.state, cloud.objects.get());
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 
 pub async fn not_found() -> Response {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use api::{Bucket, BucketQuota, ObjectStore, Page, S3Session};
+use api::{Bucket, BucketQuota, DamagedObject, ObjectStore, Page, S3Session, Scrub, ScrubStart};
 use model::{Bytes, Error, Result, TenantId, Timestamp};
-use object::inventory::{self, Item};
+use object::inventory::{self, Condition, Holder, Item, OUTBOX_MAX};
 
 use super::page::{Query, cut, glob};
 use crate::cloud::{Caller, Cloud, Objects};
@@ -16,6 +16,8 @@ use store::Txn;
 pub const FILTERS: &[&str] = &["name"];
 /// How long the credentials of a session are good.
 const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
+/// Damaged versions that are shown.
+const DAMAGE_MAX: usize = 1000;
 
 fn objects(cloud: &Cloud) -> Result<&Objects> {
     cloud.objects.get().ok_or_else(|| {
@@ -88,13 +90,17 @@ pub async fn quota_set(cloud: &Cloud, caller: &Caller, name: &str, body: BucketQ
     find(cloud, caller, name)
 }
 
-/// Credentials with which the caller may speak S3 for a while, with the rights it has here.
+/// Credentials with which the caller may speak S3 for a while, with the rights it has here. An operator who acts in
+/// another tenant acts there under its own name.
 pub fn session(cloud: &Cloud, caller: &Caller) -> Result<S3Session> {
     let objects = objects(cloud)?;
-    let rights = directory::rights(caller.principal.role);
+    let principal = &caller.principal;
+    let elsewhere =
+        (caller.tenant != principal.tenant).then(|| (caller.tenant.as_str(), principal.user_name.as_str()));
+    let holder =
+        Holder { user: principal.user.as_str(), rights: directory::rights(principal.role), elsewhere };
     let expires = cloud.now().0 / 1000 + SESSION.as_millis() as i64;
-    let issued =
-        inventory::credentials(&objects.service, caller.principal.user.as_str(), rights, expires / 1000);
+    let issued = inventory::credentials(&objects.service, &holder, expires / 1000);
     Ok(S3Session {
         endpoint: objects.endpoint.clone(),
         region: objects.service.config.region.clone(),
@@ -107,11 +113,64 @@ pub fn session(cloud: &Cloud, caller: &Caller) -> Result<S3Session> {
 
 pub fn store(cloud: &Cloud) -> Result<ObjectStore> {
     let objects = objects(cloud)?;
-    let total = inventory::total(&objects.service)?;
+    let Condition { total, stats, outbox } = inventory::condition(&objects.service)?;
+    let at = |ms: i64| (ms > 0).then_some(Timestamp(ms * 1000));
     Ok(ObjectStore {
         endpoint: objects.endpoint.clone(),
         buckets: total.buckets,
         objects: total.usage.objects,
         bytes: Bytes(total.usage.bytes),
+        state: match () {
+            () if stats.stopped => "stopped",
+            () if stats.is_full() => "full",
+            () if stats.damaged > 0 => "damaged",
+            () => "ok",
+        }
+        .to_owned(),
+        packed_bytes: Bytes(stats.packed.bytes),
+        file_bytes: Bytes(stats.files.bytes),
+        dead_bytes: Bytes(stats.dead_bytes()),
+        free_bytes: Bytes(stats.free),
+        reserve_bytes: Bytes(stats.reserve),
+        damaged: stats.damaged,
+        outbox,
+        outbox_max: OUTBOX_MAX,
+        scrub: Scrub {
+            running: stats.scrub.running,
+            bytes: Bytes(stats.scrub.bytes),
+            bytes_all: Bytes(stats.packed.bytes + stats.files.bytes),
+            damaged: stats.scrub.damaged,
+            started_at: at(stats.scrub.started),
+            ended_at: at(stats.scrub.ended),
+        },
     })
+}
+
+/// Begins to read everything that is kept; one pass at a time.
+pub async fn scrub(cloud: &Cloud, caller: &Caller, body: ScrubStart) -> Result<ObjectStore> {
+    inventory::scrub_start(&objects(cloud)?.service, body.rate.map_or(0, |rate| rate.0))?;
+    let line = Line {
+        tenant: None,
+        what: "object-store.scrub",
+        kind: "object-store",
+        id: "root",
+        name: "root",
+        message: body.rate.map_or_else(|| "no limit".to_owned(), |rate| format!("{rate} a second")),
+    };
+    cloud.state.commit(history::journal(Txn::new(), cloud.now(), &caller.actor(), line)).await?;
+    store(cloud)
+}
+
+/// The versions that cannot be read, at most [`DAMAGE_MAX`].
+pub async fn damage(cloud: &Cloud) -> Result<Vec<DamagedObject>> {
+    let service = objects(cloud)?.service.clone();
+    let look = tokio::task::spawn_blocking(move || inventory::damage(&service, DAMAGE_MAX));
+    let found = look.await.map_err(|error| Error::internal(error.to_string()))??;
+    let shown = |found: inventory::Damage| DamagedObject {
+        bucket: found.bucket,
+        key: found.key,
+        version_id: found.version_id,
+        bytes: Bytes(found.size),
+    };
+    Ok(found.into_iter().map(shown).collect())
 }

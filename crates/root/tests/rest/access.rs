@@ -24,7 +24,7 @@ fn body(rule: &Rule) -> Option<serde_json::Value> {
         "password_change" => json!({"current": "wrong one", "new": "another one"}),
         "token_create" => json!({"name": "walk", "role": "viewer"}),
         "tenant_create" => json!({"name": "walk"}),
-        "quota_set" => json!({}),
+        "quota_set" | "object_store_scrub" => json!({}),
         "user_create" => json!({"name": "walk", "role": "viewer", "password": "long enough"}),
         "user_update" => json!({}),
         "node_mode" | "zone_mode" => json!({"mode": "cordoned"}),

@@ -10,6 +10,7 @@ mod hostile;
 mod identity;
 mod image;
 mod instance;
+mod object_store;
 mod openapi;
 mod place;
 mod quota;

@@ -58,9 +58,8 @@ impl World {
         };
         root::ops::image::builtin_ensure(&cloud).await.unwrap();
         let listen = "127.0.0.1:0".parse().unwrap();
-        let objects =
-            object::Config::new(dir.path().join(format!("object-{:x}", rand::random::<u64>())), listen);
-        let directory = Arc::new(root::directory::Directory(cloud.clone()));
+        let objects = object::Config::new(dir.path().join("object"), listen);
+        let directory = Arc::new(root::directory::Directory::new(&cloud));
         let objects = object::Store::start(objects, directory).await.unwrap();
         let endpoint = format!("http://{}", objects.address());
         let service = objects.service().clone();

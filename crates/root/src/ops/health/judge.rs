@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use model::{Check, Light, PlaceMode, Timestamp};
+use object::inventory::{Condition, OUTBOX_MAX};
 
 const SECOND_MS: i64 = 1_000;
 const HOUR_MS: i64 = 3_600 * SECOND_MS;
@@ -14,6 +15,10 @@ const STORE_BAD: Duration = Duration::from_secs(5);
 /// Per cent of the disk that are free.
 const DISK_LOW_PERCENT: u64 = 15;
 const DISK_FULL_PERCENT: u64 = 5;
+/// Room for less than this many times the reserve of the object store is nearly none.
+const OBJECTS_LOW_FACTOR: u64 = 8;
+/// Per cent of the queue of events that are many.
+const OUTBOX_LONG_PERCENT: u64 = 50;
 /// Clocks further apart than this make times of the history misleading; much further apart,
 /// certificates and leases are in danger.
 const CLOCK_OFF_MS: u64 = 2_000;
@@ -100,6 +105,64 @@ pub fn disk(space: Result<(u64, u64), model::Error>, at: Timestamp) -> Check {
         percent if percent < DISK_LOW_PERCENT => check(Light::Yellow).hint(hint),
         _ => check(Light::Green),
     }
+}
+
+/// The object store: whether it takes changes, has room, is sound, and is rid of its events.
+pub fn objects(found: Result<Condition, model::Error>, at: Timestamp) -> Vec<Check> {
+    let check = |light, message: String| Check::new("objects", "root", light, message, at);
+    let Condition { total, stats, outbox } = match found {
+        Ok(found) => found,
+        Err(error) => return vec![check(Light::Red, error.message)],
+    };
+    let mut checks = Vec::new();
+    let mib = |bytes: u64| bytes >> 20;
+    if stats.stopped {
+        let message =
+            "the store stopped after a failure to write; it is read, and takes no changes".to_owned();
+        let hint = "see the log and the disk's health, then restart this root server: it goes on from what is on the disk";
+        checks.push(check(Light::Red, message).hint(hint));
+    }
+    if stats.is_full() {
+        let message = format!("its disk is full: {} MiB free, all of them kept for deletes", mib(stats.free));
+        checks.push(
+            check(Light::Red, message).hint("delete objects, or make room on the disk of its data folder"),
+        );
+    } else if stats.free < stats.reserve.saturating_mul(OBJECTS_LOW_FACTOR) {
+        let message = format!(
+            "its disk is nearly full: {} MiB until puts are refused",
+            mib(stats.free - stats.reserve)
+        );
+        checks.push(check(Light::Yellow, message).hint("make room on the disk of its data folder"));
+    }
+    if stats.damaged > 0 {
+        let message = format!("{} pieces of objects do not match their checksums", stats.damaged);
+        checks.push(
+            check(Light::Red, message)
+                .hint("banyan object-store damage; put those objects anew or delete them"),
+        );
+    }
+    if outbox >= OUTBOX_MAX {
+        let message = "the queue of events for webhooks is full; new events are dropped".to_owned();
+        checks.push(
+            check(Light::Red, message)
+                .hint("see whether the webhooks answer; the log names those that do not"),
+        );
+    } else if outbox >= OUTBOX_MAX * OUTBOX_LONG_PERCENT / 100 {
+        let message = format!("{outbox} events wait for webhooks; beyond {OUTBOX_MAX} they are dropped");
+        checks.push(
+            check(Light::Yellow, message)
+                .hint("see whether the webhooks answer; the log names those that do not"),
+        );
+    }
+    if checks.is_empty() {
+        let scrubbed = match stats.scrub.ended {
+            0 => "not all read yet".to_owned(),
+            ended => format!("all read {} ago", lasting(at.ms_since(Timestamp(ended * 1000)))),
+        };
+        let message = format!("{} objects, {} MiB, {scrubbed}", total.usage.objects, mib(total.usage.bytes));
+        checks.push(check(Light::Green, message));
+    }
+    checks
 }
 
 /// `what` is whose certificate it is, as part of a sentence.
@@ -222,6 +285,25 @@ mod tests {
         for (hours, light) in [(48, Green), (3, Yellow)] {
             assert_eq!(history(300_000, 200_000, Some(NOW.plus_ms(-hours * HOUR_MS)), NOW).light, light);
         }
+    }
+
+    #[test]
+    fn the_object_store_says_what_is_wrong() {
+        let judge = |change: fn(&mut Condition)| {
+            let mut found = Condition::default();
+            found.stats.reserve = 32 << 20;
+            found.stats.free = 100 << 30;
+            change(&mut found);
+            sorted(objects(Ok(found), NOW)).0
+        };
+        assert_eq!(judge(|_| {}), Green);
+        assert_eq!(judge(|found| found.stats.free = 40 << 20), Yellow);
+        assert_eq!(judge(|found| found.stats.free = 32 << 20), Red);
+        assert_eq!(judge(|found| found.stats.stopped = true), Red);
+        assert_eq!(judge(|found| found.stats.damaged = 1), Red);
+        assert_eq!(judge(|found| found.outbox = OUTBOX_MAX / 2), Yellow);
+        assert_eq!(judge(|found| found.outbox = OUTBOX_MAX), Red);
+        assert_eq!(sorted(objects(Err(model::Error::internal("no")), NOW)).0, Red);
     }
 
     #[test]

@@ -52,6 +52,9 @@ async fn root_checks(cloud: &Cloud, at: Timestamp) -> Vec<Check> {
         orphan_check(cloud, at),
     ];
     checks.extend(history);
+    if let Some(objects) = cloud.objects.get() {
+        checks.extend(judge::objects(object::inventory::condition(&objects.service), at));
+    }
     for name in duty::ALL {
         let other = cloud.duties.holder(name);
         let holder = match cloud.duties.held(name) {
