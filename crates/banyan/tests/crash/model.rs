@@ -170,13 +170,15 @@ impl State {
     }
 }
 
+/// Parts of an upload with their sizes and ETags.
+pub type Parts = BTreeMap<u16, (usize, String)>;
+
 /// What the store shows of one client's keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Ids and contents, oldest first.
     pub versions: BTreeMap<Place, Vec<(String, Option<Seen>)>>,
-    /// Parts with their sizes and ETags.
-    pub uploads: BTreeMap<String, (Place, BTreeMap<u16, (usize, String)>)>,
+    pub uploads: BTreeMap<String, (Place, Parts)>,
 }
 
 /// The state with the ids that were not known filled in, or how the store shows another one.
