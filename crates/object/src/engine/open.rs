@@ -15,6 +15,7 @@ use super::blob::{blob_key, blob_of, blobs};
 use super::buffers::Buffers;
 use super::core::{Core, Counters, Pins, Room, Signal};
 use super::file::Files;
+use super::get;
 use super::hand::Hand;
 use super::index::{Index, Mark};
 use super::journal::{Journal, Segments};
@@ -23,7 +24,6 @@ use super::layers::{Changes, State};
 use super::replay::{End, replay};
 use super::scrub::{self, Scrubber};
 use super::writer::{Job, QUEUE_MAX, Writer};
-use super::get;
 
 /// Records that a replay gathers before the index takes them.
 const REPLAYED_MAX: usize = 50_000;

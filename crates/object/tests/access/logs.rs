@@ -45,7 +45,7 @@ async fn lines_come_where_the_target_lets_them_in() {
     assert!(line.starts_with("home box ["), "{line}");
     assert!(
         line.contains(&format!(
-            " home {id} REST.GET.OBJECT no%20key \"GET /box/no%20key HTTP/1.1\" 404 NoSuchKey "
+            " arn:aws:iam::home:user/admin {id} REST.GET.OBJECT no%20key \"GET /box/no%20key HTTP/1.1\" 404 NoSuchKey "
         )),
         "{line}"
     );
