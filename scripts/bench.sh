@@ -173,7 +173,7 @@ stop_roles() {
 
 step "building"
 # In one go: apart, the packages would ask for other features of what they share, and build it again.
-cargo build --release --package banyan --package object --package sim --package placement --package bed --bins --examples
+cargo build --release --package banyan --package object --package sim --package placement --package template --package bed --bins --examples
 bench=target/release/examples/bench
 
 step "start of one container (SQLite)"
@@ -229,6 +229,9 @@ else
     say "(set OPENB_DIR to the folder of the openb trace to measure packing as well)"
     target/release/examples/placement_bench speed
 fi
+
+step "layouts of clusters from templates"
+target/release/examples/solver_bench
 
 step "scale: $scale simulated nodes"
 target/release/banyan-sim --scale "$scale"

@@ -23,6 +23,7 @@ pub mod object_store;
 pub mod parse;
 pub mod place;
 pub mod quota;
+pub mod template;
 pub mod tenant;
 pub mod token;
 pub mod usage;
@@ -161,6 +162,9 @@ pub enum Command {
     /// What instances boot from: import, pull, list, delete.
     #[command(visible_alias = "images")]
     Image(image::Arguments),
+    /// Clusters from templates, offline: layouts, plans, checks, macros.
+    #[command(visible_alias = "templates")]
+    Template(template::Arguments),
     /// Buckets of the object store (S3).
     #[command(visible_alias = "buckets")]
     Bucket(bucket::Arguments),
@@ -270,6 +274,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Instance(args) => instance::run(&open()?, args).await,
         Command::Ps(args) => instance::list::run(&open()?, args).await.map(|()| 0),
         Command::Image(args) => image::run(&open()?, args).await.map(|()| 0),
+        Command::Template(args) => template::run(globals.output, args),
         Command::Bucket(args) => bucket::run(&open()?, args).await.map(|()| 0),
         Command::Object(args) => object::run(&open()?, args).await.map(|()| 0),
         Command::ObjectStore(args) => object_store::run(&open()?, args).await.map(|()| 0),

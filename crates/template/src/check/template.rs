@@ -8,7 +8,7 @@ use crate::expand;
 use crate::solve::{Answer, Request, SIZE_MAX, solve};
 
 /// Looks at the clock that a trial layout may take; about a second.
-const LOOKS_MAX: u32 = 4_000;
+const LOOKS_MAX: u32 = 16_000;
 
 pub fn check(catalogue: &Catalogue, report: &mut Report) {
     for partial in catalogue.partialtemplates.values() {

@@ -5,25 +5,25 @@
 pub struct Stopped;
 
 /// Steps between two looks at the clock.
-const STEPS_PER_LOOK: u32 = 256;
+const STEPS_PER_LOOK: u32 = 64;
 
 pub struct Budget<'a> {
     go_on: &'a mut dyn FnMut() -> bool,
     steps: u32,
+    over: bool,
 }
 
 impl<'a> Budget<'a> {
     /// `go_on` is asked now and then; the search ends when it says no.
     pub fn new(go_on: &'a mut dyn FnMut() -> bool) -> Self {
-        Self { go_on, steps: 0 }
+        Self { go_on, steps: 0, over: false }
     }
 
     pub fn tick(&mut self) -> Result<(), Stopped> {
-        self.steps += 1;
-        if self.steps < STEPS_PER_LOOK {
-            return Ok(());
+        self.steps = (self.steps + 1) % STEPS_PER_LOOK;
+        if self.steps == 0 && !self.over {
+            self.over = !(self.go_on)();
         }
-        self.steps = 0;
-        if (self.go_on)() { Ok(()) } else { Err(Stopped) }
+        if self.over { Err(Stopped) } else { Ok(()) }
     }
 }

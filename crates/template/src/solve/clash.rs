@@ -20,29 +20,18 @@ pub fn explain(
     budget: &mut Budget<'_>,
 ) -> Result<Unsolvable> {
     let rules = Rule::all(question.template, &question.services);
-    let mut dropped: Vec<Rule> = Vec::new();
     let has_laws = rules.iter().any(|rule| matches!(rule, Rule::Step(_) | Rule::Ratio(_)));
+    let mut sieve = Sieve { question, standing, machines, dropped: Vec::new() };
     loop {
-        let before = dropped.len();
-        for rule in &rules {
-            if dropped.contains(rule) {
-                continue;
-            }
-            dropped.push(rule.clone());
-            let problem = Problem::new(question, &dropped)?;
-            let used = super::live::used(&problem, standing);
-            match Search::new(&problem).possible(&used, machines, budget) {
-                Ok(false) => {}
-                Ok(true) | Err(_) => {
-                    dropped.pop();
-                }
-            }
-        }
+        let left: Vec<Rule> = rules.iter().filter(|rule| !sieve.dropped.contains(rule)).cloned().collect();
+        let before = sieve.dropped.len();
+        sieve.drop_from(&left, budget)?;
         // Limits also bound what steps and ratios ask for, so that one rule can free another that stood before it.
-        if dropped.len() == before || !has_laws {
+        if sieve.dropped.len() == before || !has_laws {
             break;
         }
     }
+    let dropped = sieve.dropped;
     let blamed: Vec<_> = rules
         .iter()
         .filter(|rule| !dropped.contains(rule))
@@ -64,4 +53,35 @@ pub fn explain(
         }
     };
     Ok(Unsolvable { reason, conflicts: blamed })
+}
+
+/// What is asked, and the rules that are not to blame.
+struct Sieve<'q> {
+    question: &'q Question<'q>,
+    standing: &'q [Group],
+    machines: u32,
+    dropped: Vec<Rule>,
+}
+
+impl Sieve<'_> {
+    /// Drops as many of the rules as can be without there being a layout, in large parts first.
+    fn drop_from(&mut self, rules: &[Rule], budget: &mut Budget<'_>) -> Result<()> {
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let kept = self.dropped.len();
+        self.dropped.extend_from_slice(rules);
+        let problem = Problem::new(self.question, &self.dropped)?;
+        let used = super::live::used(&problem, self.standing);
+        if Search::new(&problem).possible(&used, self.machines, budget) == Ok(false) {
+            return Ok(());
+        }
+        self.dropped.truncate(kept);
+        if rules.len() > 1 {
+            let (one, other) = rules.split_at(rules.len() / 2);
+            self.drop_from(one, budget)?;
+            self.drop_from(other, budget)?;
+        }
+        Ok(())
+    }
 }

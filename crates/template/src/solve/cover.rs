@@ -11,9 +11,17 @@ use super::budget::{Budget, Stopped};
 use super::problem::{Problem, Set, members};
 
 /// Most cliques that are kept of one component.
-const CLIQUES_MAX: usize = 4_000;
+const CLIQUES_MAX: usize = 256;
 /// Deepest search; what is deeper counts as out of time.
 const DEPTH_MAX: usize = 1_000;
+/// Most services on machines that are placed one by one; more are placed in bulk first.
+const PLACES_MAX: u64 = 256;
+/// Most machines among which they are placed one by one.
+const MACHINES_MAX: u32 = 128;
+/// Steps that a guess at a filling may take to place what is left.
+const PLACE_STEPS_MAX: u64 = 20_000;
+/// Of what can be taken off in one go, one part in so many is.
+const EVENNESS: [u64; 2] = [8, 64];
 
 /// Classes that have to do with each other, directly or not.
 struct Component {
@@ -30,6 +38,8 @@ pub struct Cover<'a> {
     /// Groups of three or more that may not be together, of which no two exclude each other.
     pub larger: Vec<Set>,
     components: Vec<Component>,
+    /// Parts of the classes in each of which only one can be on a machine.
+    pub parts: Vec<Set>,
     known: HashMap<(usize, u32, Vec<u32>), bool>,
     ranks: HashMap<Set, u32>,
 }
@@ -58,10 +68,12 @@ impl<'a> Cover<'a> {
             excluded,
             larger,
             components: Vec::new(),
+            parts: Vec::new(),
             known: HashMap::new(),
             ranks: HashMap::new(),
         };
         cover.components = cover.split();
+        cover.parts = cover.partition();
         cover
     }
 
@@ -112,8 +124,7 @@ impl<'a> Cover<'a> {
         }
     }
 
-    /// Parts of a set in each of which only one class can be on a machine.
-    pub fn partition(&self) -> Vec<Set> {
+    fn partition(&self) -> Vec<Set> {
         let mut rest: Set = (0..self.problem.classes.len()).fold(0, |set, at| set | 1 << at);
         let mut parts = Vec::new();
         while rest != 0 {
@@ -190,8 +201,7 @@ impl<'a> Cover<'a> {
             return Ok(true);
         }
         let needed = |set: Set| members(set).map(|at| u64::from(needs[at])).sum::<u64>();
-        let tight = self.components[at].cliques.iter().any(|clique| needed(*clique) > u64::from(machines));
-        if tight || needed(support) > u64::from(machines) * u64::from(self.rank(support, budget)?) {
+        if self.components[at].cliques.iter().any(|clique| needed(*clique) > u64::from(machines)) {
             return Ok(false);
         }
         if self.greedy(at, needs.clone(), machines) {
@@ -199,6 +209,23 @@ impl<'a> Cover<'a> {
         }
         if refuted.contains(&(machines, needs.clone())) {
             return Ok(false);
+        }
+        if needed(support) > u64::from(machines) * u64::from(self.rank(support, budget)?) {
+            return Ok(false);
+        }
+        if needed(support) <= PLACES_MAX && machines <= MACHINES_MAX {
+            let answer = self.place(needs.clone(), machines, u64::MAX, budget)?;
+            if !answer {
+                refuted.insert((machines, needs));
+            }
+            return Ok(answer);
+        }
+        if depth == 0 {
+            for evenness in EVENNESS {
+                if self.balanced(at, needs.clone(), machines, evenness, budget)? {
+                    return Ok(true);
+                }
+            }
         }
         if depth >= DEPTH_MAX {
             return Err(Stopped);
@@ -222,6 +249,139 @@ impl<'a> Cover<'a> {
         }
         refuted.insert((machines, needs));
         Ok(false)
+    }
+
+    fn joins(&self, class: usize, set: Set) -> bool {
+        self.excluded[class] & set == 0 && self.problem.fits(set | 1 << class)
+    }
+
+    /// Takes the neediest classes off in bulk, evenly, until few enough are left to place one by one. What it
+    /// finds is a filling; what it does not find may still be.
+    fn balanced(
+        &self,
+        at: usize,
+        mut needs: Vec<u32>,
+        mut machines: u32,
+        evenness: u64,
+        budget: &mut Budget<'_>,
+    ) -> Result<bool, Stopped> {
+        let cliques = &self.components[at].cliques;
+        loop {
+            let open = support(&needs);
+            let needed = |set: Set| members(set).map(|at| u64::from(needs[at])).sum::<u64>();
+            if cliques.iter().any(|clique| needed(*clique) > u64::from(machines)) {
+                return Ok(false);
+            }
+            if needed(open) <= PLACES_MAX && machines <= MACHINES_MAX {
+                return self.place(needs, machines, PLACE_STEPS_MAX, budget);
+            }
+            let all = needed(open);
+            let tight = cliques
+                .iter()
+                .filter(|clique| needed(**clique) == u64::from(machines))
+                .fold(0, |set, c| set | c);
+            let weigh = |at: usize| u64::from(needs[at]) + if tight >> at & 1 == 1 { all } else { 0 };
+            let mut best = (0, 0);
+            self.heaviest(&weigh, 0, 0, open, &mut best, budget)?;
+            let chosen = best.1;
+            let least = members(chosen).map(|at| u64::from(needs[at])).min().unwrap_or(0);
+            let unmet = cliques.iter().filter(|clique| *clique & chosen == 0);
+            let slack = unmet.map(|clique| u64::from(machines) - needed(*clique)).min().unwrap_or(u64::MAX);
+            let room = least.min(slack);
+            if room == 0 {
+                return Ok(false);
+            }
+            let bite = u32::try_from((room / evenness).max(1)).unwrap_or(1);
+            members(chosen).for_each(|at| needs[at] -= bite);
+            machines -= bite;
+        }
+    }
+
+    /// The heaviest set that fits on one machine.
+    fn heaviest(
+        &self,
+        weigh: &dyn Fn(usize) -> u64,
+        weight: u64,
+        chosen: Set,
+        open: Set,
+        best: &mut (u64, Set),
+        budget: &mut Budget<'_>,
+    ) -> Result<(), Stopped> {
+        budget.tick()?;
+        if weight > best.0 {
+            *best = (weight, chosen);
+        }
+        let heaviest = |part: &Set| members(part & open).map(weigh).max().unwrap_or(0);
+        let reach: u64 = self.parts.iter().map(heaviest).sum();
+        let Some(at) = members(open).max_by_key(|at| weigh(*at)).filter(|_| weight + reach > best.0) else {
+            return Ok(());
+        };
+        let rest = open & !(1 << at);
+        if self.problem.fits(chosen | 1 << at) {
+            let apart = rest & !self.excluded[at];
+            self.heaviest(weigh, weight + weigh(at), chosen | 1 << at, apart, best, budget)?;
+        }
+        self.heaviest(weigh, weight, chosen, rest, best, budget)
+    }
+
+    /// Places everything one by one, always the class with the fewest places to spare.
+    fn place(
+        &self,
+        needs: Vec<u32>,
+        machines: u32,
+        steps: u64,
+        budget: &mut Budget<'_>,
+    ) -> Result<bool, Stopped> {
+        let banned = vec![0; needs.len()];
+        let mut places = Places { machines: Vec::new(), total: machines as usize, needs, banned, steps };
+        self.place_next(&mut places, budget)
+    }
+
+    fn place_next(&self, places: &mut Places, budget: &mut Budget<'_>) -> Result<bool, Stopped> {
+        budget.tick()?;
+        places.steps = places.steps.saturating_sub(1);
+        if places.steps == 0 {
+            return Ok(false);
+        }
+        let mut tightest: Option<(usize, u32, usize)> = None;
+        for class in members(support(&places.needs)) {
+            let open = (0..places.machines.len()).filter(|at| self.takes(places, class, *at)).count();
+            let fresh = places.total - places.machines.len();
+            let Some(spare) = (open + fresh).checked_sub(places.needs[class] as usize) else {
+                return Ok(false);
+            };
+            let key = (spare, u32::MAX - self.excluded[class].count_ones(), class);
+            tightest = Some(tightest.map_or(key, |other| other.min(key)));
+        }
+        let Some((_, _, class)) = tightest else { return Ok(true) };
+        let before = places.banned[class];
+        places.needs[class] -= 1;
+        let mut found = false;
+        for at in 0..places.machines.len() {
+            if !self.takes(places, class, at) {
+                continue;
+            }
+            places.machines[at] |= 1 << class;
+            found = self.place_next(places, budget)?;
+            places.machines[at] &= !(1 << class);
+            if found {
+                break;
+            }
+            places.ban(class, at);
+        }
+        if !found && places.machines.len() < places.total {
+            places.machines.push(1 << class);
+            found = self.place_next(places, budget)?;
+            places.machines.pop();
+        }
+        places.needs[class] += 1;
+        places.banned[class] = before;
+        Ok(found)
+    }
+
+    fn takes(&self, places: &Places, class: usize, at: usize) -> bool {
+        let set = places.machines[at];
+        places.banned[class] >> at & 1 == 0 && set >> class & 1 == 0 && self.joins(class, set)
     }
 
     /// The maximal sets that fit on one machine with `chosen`, out of `open`.
@@ -334,6 +494,27 @@ impl<'a> Cover<'a> {
             members(chosen).for_each(|at| needs[at] -= bite);
             machines -= bite;
         }
+    }
+}
+
+/// Machines that are being filled.
+struct Places {
+    machines: Vec<Set>,
+    total: usize,
+    needs: Vec<u32>,
+    /// The machines on which each class has been tried in vain.
+    banned: Vec<u128>,
+    /// Steps after which the search gives up.
+    steps: u64,
+}
+
+impl Places {
+    /// Rules a machine out for a class, and with it all that are like it.
+    fn ban(&mut self, class: usize, at: usize) {
+        let bans = |at: usize| self.banned.iter().map(move |banned| banned >> at & 1);
+        let like = |other: &usize| self.machines[*other] == self.machines[at] && bans(*other).eq(bans(at));
+        let alike = (0..self.machines.len()).filter(like).fold(0, |set: u128, at| set | 1 << at);
+        self.banned[class] |= alike;
     }
 }
 

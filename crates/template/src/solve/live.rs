@@ -11,7 +11,7 @@ use super::problem::{Problem, Set, members};
 use super::request::Prepared;
 use super::search::Search;
 use super::verify::{verify, verify_machine};
-use super::{Answer, Group, Layout, Question, Request, Unsolvable, clash, prepare, to_layout};
+use super::{Answer, Group, Layout, Question, Request, Solved, Unsolvable, clash, prepare, to_layout};
 use crate::catalogue::Catalogue;
 
 type Found<T> = Result<std::result::Result<std::result::Result<T, Unsolvable>, Stopped>>;
@@ -38,7 +38,7 @@ pub fn adapt(
     };
     match super::fresh(&prepared.question(), &mut budget)? {
         Err(Stopped) => Ok(Answer::out_of_time()),
-        Ok(Ok(layout)) => Ok(Answer::Solved(prepared.solved(catalogue, layout))),
+        Ok(Ok(layout)) => Ok(Answer::Solved(Solved { anew: true, ..prepared.solved(catalogue, layout) })),
         // What stands in the way of the live cluster says less than what no cluster can meet.
         Ok(Err(unsolvable)) if unsolvable.conflicts.is_empty() => Ok(Answer::Unsolvable(first)),
         Ok(Err(unsolvable)) => Ok(Answer::Unsolvable(unsolvable)),

@@ -61,6 +61,9 @@ pub struct Solved {
     /// Of an hour, where the hardware types say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+    /// Whether nothing but a new layout would do, so that machines that stand may have to go.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub anew: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,7 @@
 //! The question as numbers: classes of services that always stand together, how often each may
 //! occur, which may share a machine, and what machines there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use model::{Error, Result};
 
@@ -62,11 +62,12 @@ impl Problem {
     /// The problem of a question, without the rules in `dropped`.
     pub fn new(question: &Question<'_>, dropped: &[Rule]) -> Result<Self> {
         let constraints = &question.template.constraints;
+        let dropped: HashSet<&Rule> = dropped.iter().collect();
         let on = |rule: &Rule| !dropped.contains(rule);
         let layout = &constraints.layout;
-        let grouped =
-            |name: &String| layout.mustcoexist.iter().chain(&layout.cantcoexist).any(|g| g.contains(name));
-        let free = |name: &&String| !constraints.services.contains_key(*name) && !grouped(name);
+        let grouped: HashSet<&String> =
+            layout.mustcoexist.iter().chain(&layout.cantcoexist).flatten().collect();
+        let free = |name: &&String| !constraints.services.contains_key(*name) && !grouped.contains(name);
         let (everywhere, bound): (Vec<&String>, Vec<&String>) = question.services.iter().partition(free);
         let classes =
             classes(&bound, layout.mustcoexist.iter().enumerate().filter(|(i, _)| on(&Rule::Must(*i))));

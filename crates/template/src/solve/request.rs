@@ -51,6 +51,7 @@ impl Prepared {
             template: self.template.name.clone(),
             provider: self.provider.clone(),
             cost,
+            anew: false,
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::entity::{ClusterTemplate, RatioTo};
 
 /// One demand. Groups are named by their place in the template.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Rule {
     Must(usize),
     Cant(usize),

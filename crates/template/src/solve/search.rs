@@ -27,8 +27,6 @@ pub struct Pick {
 pub struct Search<'a> {
     problem: &'a Problem,
     cover: Cover<'a>,
-    /// Classes of one part exclude each other: a machine carries at most one of each part.
-    parts: Vec<Set>,
     plain: Vec<bool>,
 }
 
@@ -48,9 +46,8 @@ struct Dive<'d> {
 impl<'a> Search<'a> {
     pub fn new(problem: &'a Problem) -> Self {
         let cover = Cover::new(problem);
-        let parts = cover.partition();
         let plain = (0..problem.classes.len()).map(|at| problem.lattice.is_plain(at)).collect();
-        Self { problem, cover, parts, plain }
+        Self { problem, cover, plain }
     }
 
     /// Most that each class can come to when `machines` more are filled.
@@ -323,7 +320,7 @@ impl<'a> Search<'a> {
     /// Most weight that `more` of the open classes can add.
     fn reach(&self, open: Set, more: usize) -> u32 {
         let heaviest = |part: &Set| members(part & open).map(|at| self.problem.classes[at].weight).max();
-        let mut weights: Vec<u32> = self.parts.iter().filter_map(heaviest).collect();
+        let mut weights: Vec<u32> = self.cover.parts.iter().filter_map(heaviest).collect();
         if weights.len() > more {
             weights.sort_unstable_by(|a, b| b.cmp(a));
             weights.truncate(more);

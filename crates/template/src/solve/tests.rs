@@ -456,7 +456,8 @@ fn live(constraints: Value, services: &str, from: &[(u32, &str)], size: u32, exp
             assert_eq!(solved.cost, Some(f64::from(size) / 4.0));
             let told =
                 solved.layout.0.iter().map(|group| format!("{} {}", group.count, group.services.join(",")));
-            told.collect::<Vec<_>>().join("; ")
+            let anew = if solved.anew { " anew" } else { "" };
+            told.collect::<Vec<_>>().join("; ") + anew
         }
         other => format!("{other:?}"),
     };
@@ -491,7 +492,7 @@ fn services_are_added_to_and_taken_from_machines_that_stand() {
     live(constraints, "base nn dn extra", &stands, 4, "3 base,dn,extra; 1 base,extra,nn");
     live(json!({}), "base", &[(2, "base,old"), (1, "base")], 3, "3 base");
     // Nothing of it can stay, so that it is laid out anew.
-    live(json!({}), "base", &[(2, "old")], 2, "2 base");
+    live(json!({}), "base", &[(2, "old")], 2, "2 base anew");
 }
 
 #[test]
@@ -499,7 +500,7 @@ fn a_service_is_never_lost_when_another_finds_no_place() {
     let constraints = json!({"layout": {"cantcoexist": [["b", "x"], ["b", "y"]]},
         "services": {"a": {"quantities": {"max": 1}}, "b": {"quantities": {"min": 1}}}});
     let mut from = vec![(1, "x"), (1, "y")];
-    live(constraints.clone(), "a b x y", &from, 2, "1 a,x,y; 1 b");
+    live(constraints.clone(), "a b x y", &from, 2, "1 a,x,y; 1 b anew");
     from.push((1, "z"));
     live(constraints, "a b x y z", &from, 3, "1 a,x; 1 b,z; 1 y");
 }
