@@ -8,6 +8,7 @@ mod mutate;
 mod parsers;
 mod request;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ const DOCUMENTS: usize = 3000;
 const SEED: u64 = 1;
 /// After so many requests the bucket is put in order.
 const TIDY: usize = 300;
+/// Of so many requests one must be taken, or too little of the store is reached.
+const GOOD_ONE_IN: usize = 25;
 /// What is printed of an input that broke something.
 const SHOWN_MAX: usize = 8 << 10;
 
@@ -104,7 +107,14 @@ fn is_failure(status: u16) -> bool {
     status >= 500 && status != 501
 }
 
-async fn requests(seed: u64, enough: impl Fn(usize) -> bool) -> usize {
+/// `ok`, or the code of the refusal.
+fn word(status: u16, answer: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answer);
+    let code = text.split_once("<Code>").and_then(|(_, rest)| Some(rest.split_once("</Code>")?.0.to_owned()));
+    if status < 300 { "ok".to_owned() } else { code.unwrap_or_else(|| status.to_string()) }
+}
+
+async fn requests(seed: u64, enough: impl Fn(usize) -> bool) -> BTreeMap<String, usize> {
     watch();
     // In memory: what is asked for is parsing, not syncing.
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -124,7 +134,8 @@ async fn requests(seed: u64, enough: impl Fn(usize) -> bool) -> usize {
     let corpus = corpus();
     let mut chance = StdRng::seed_from_u64(seed);
     let mut upload = String::new();
-    let (mut done, mut good) = (0, 0);
+    let mut done = 0;
+    let mut told: BTreeMap<String, usize> = BTreeMap::new();
     while !enough(done) {
         if done % TIDY == 0 {
             upload = tidy(&client).await;
@@ -143,12 +154,13 @@ async fn requests(seed: u64, enough: impl Fn(usize) -> bool) -> usize {
         if let Some((status, answer)) = answer {
             let shown = &bytes[..bytes.len().min(SHOWN_MAX)];
             assert!(!is_failure(status), "{}\nto\n{}", answer.escape_ascii(), shown.escape_ascii());
-            good += usize::from(status < 300);
+            *told.entry(word(status, &answer)).or_default() += 1;
         }
         done += 1;
     }
-    assert!(good * 10 > done, "only {good} of {done} requests were taken: nothing was tested");
-    done
+    let good = told.get("ok").copied().unwrap_or(0);
+    assert!(good * GOOD_ONE_IN > done, "nothing was tested; of {done} requests were answered {told:?}");
+    told
 }
 
 fn documents(seed: u64, enough: impl Fn(usize) -> bool) -> usize {
@@ -191,6 +203,6 @@ async fn for_long() {
     };
     let count = documents(seed, until(seconds / 5));
     eprintln!("fuzz: {count} rounds of documents");
-    let count = requests(seed, until(seconds / 5 * 4)).await;
-    eprintln!("fuzz: {count} requests");
+    let told = requests(seed, until(seconds / 5 * 4)).await;
+    eprintln!("fuzz: {} requests were answered: {told:?}", told.values().sum::<usize>());
 }
