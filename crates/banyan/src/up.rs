@@ -42,6 +42,9 @@ pub struct UpArgs {
     /// Base domain for buckets in host names (BUCKET.DOMAIN); may be repeated.
     #[arg(long = "s3-domain", env = "BANYAN_S3_DOMAIN", value_delimiter = ',')]
     pub s3_domains: Vec<String>,
+    /// File that names an S3 store which keeps the bytes of large objects instead of this disk.
+    #[arg(long, env = "BANYAN_S3_GATEWAY", value_name = "FILE")]
+    pub s3_gateway: Option<PathBuf>,
     /// Where records are kept: sqlite:PATH or postgres://USER@HOST/NAME [default: a file in the data folder].
     #[arg(long, env = "BANYAN_DATABASE")]
     pub database: Option<String>,
@@ -129,7 +132,7 @@ impl Local {
             certificate_valid: link::limits::CERT_VALID,
             admin,
             admin_renew: true,
-            object: Some(object_config(args, data)),
+            object: Some(object_config(args, data)?),
         };
         let root = RootRole::start(options, clock.clone()).await?;
         let zone_name: Name = ZONE.parse()?;
@@ -162,12 +165,13 @@ impl Local {
     }
 }
 
-fn object_config(args: &UpArgs, data: &Path) -> object::Config {
+fn object_config(args: &UpArgs, data: &Path) -> anyhow::Result<object::Config> {
     let listen = args.s3_listen.unwrap_or_else(|| s3_listen(args.listen));
     let mut config = object::Config::new(data.join("object"), listen);
     config.domains = args.s3_domains.clone();
     config.website_domains = vec![WEBSITES.to_owned()];
-    config
+    config.gateway = args.s3_gateway.as_deref().map(crate::role::gateway::gateway).transpose()?;
+    Ok(config)
 }
 
 /// One port above REST; a free one where that is taken or REST itself has none of its own.

@@ -1,12 +1,14 @@
 //! A store alone, with accounts from a file: for trying, measuring and conformance suites.
 //!
 //! `store DATA LISTEN ACCOUNTS.json [DAY_SECONDS]`; the file is a list of
-//! `{"id", "name", "email", "access_key", "secret_key"}`.
+//! `{"id", "name", "email", "access_key", "secret_key"}`. With `STORE_GATEWAY="ENDPOINT BUCKET PREFIX KEY SECRET"` large
+//! objects lie in another store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use object::config::Gateway;
 use object::identity::{Account, Identity, Key, Principal, Rights};
 use object::{Config, Store};
 use serde::Deserialize;
@@ -76,6 +78,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.domains = vec!["localhost".into()];
     if let Some(seconds) = rest.first() {
         config.day_set(Duration::from_secs(seconds.parse()?));
+    }
+    if let Ok(words) = std::env::var("STORE_GATEWAY") {
+        let [endpoint, bucket, prefix, key, secret] = words.split(' ').collect::<Vec<_>>()[..] else {
+            return Err("STORE_GATEWAY: ENDPOINT BUCKET PREFIX KEY SECRET".into());
+        };
+        let gateway = Gateway::new(endpoint, bucket, key, secret);
+        config.gateway = Some(Gateway { prefix: prefix.to_owned(), ..gateway });
     }
     let identity = Arc::new(Accounts(serde_json::from_slice(&std::fs::read(accounts)?)?));
     let store = Store::start(config, identity).await.map_err(|error| error.message)?;

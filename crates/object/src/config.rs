@@ -1,8 +1,11 @@
 //! The settings of a store.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use zeroize::Zeroizing;
 
 /// The files of a certificate, in PEM: the chain from the server's own on, and the private key.
 #[derive(Debug, Clone)]
@@ -36,6 +39,56 @@ pub struct Config {
     pub log_every: Duration,
     /// How often lifecycle, reclaim and the like look for work.
     pub tick: Duration,
+    /// The S3 store that keeps the bytes of large objects instead of the disk.
+    pub gateway: Option<Gateway>,
+}
+
+/// An S3 store behind this one.
+#[derive(Clone)]
+pub struct Gateway {
+    /// Such as `https://s3.example.org`.
+    pub endpoint: String,
+    pub bucket: String,
+    /// What the names of our objects begin with.
+    pub prefix: String,
+    pub region: String,
+    pub access_key: String,
+    pub secret_key: Zeroizing<String>,
+    /// Whether the bucket is in the host name instead of the path.
+    pub virtual_host: bool,
+    /// Certificates to trust beside the usual ones, as PEM.
+    pub ca: Option<Vec<u8>>,
+    /// Whether new objects go there. If not, what is there is still read and reclaimed.
+    pub write: bool,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// How old an object there must be before it counts as left behind by a crash.
+    pub settle: Duration,
+}
+
+impl Gateway {
+    pub fn new(endpoint: &str, bucket: &str, access_key: &str, secret_key: &str) -> Self {
+        Self {
+            endpoint: endpoint.to_owned(),
+            bucket: bucket.to_owned(),
+            prefix: "banyan".into(),
+            region: "us-east-1".into(),
+            access_key: access_key.to_owned(),
+            secret_key: Zeroizing::new(secret_key.to_owned()),
+            virtual_host: false,
+            ca: None,
+            write: true,
+            timeout: Duration::from_secs(30),
+            settle: Duration::from_secs(60 * 60),
+        }
+    }
+}
+
+/// The secret stays out of it.
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gateway({} {}/{})", self.endpoint, self.bucket, self.prefix)
+    }
 }
 
 impl Config {
@@ -59,6 +112,7 @@ impl Config {
             website_domains: Vec::new(),
             log_every: Duration::from_secs(60),
             tick: Duration::from_secs(60),
+            gateway: None,
         }
     }
 }

@@ -60,6 +60,13 @@ impl From<Fault> for S3Error {
                 S3ErrorCode::ServiceUnavailable,
                 "The store takes no changes until it is started again.",
             ),
+            Fault::Engine(error @ EngineError::Away(_)) => {
+                tracing::warn!(%error, "a request failed");
+                S3Error::with_message(
+                    S3ErrorCode::ServiceUnavailable,
+                    "The store that keeps these bytes does not answer. Please try again.",
+                )
+            }
             Fault::Engine(error) => {
                 tracing::error!(%error, "the store failed");
                 S3Error::with_message(

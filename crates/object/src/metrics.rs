@@ -37,7 +37,7 @@ const COUNTERS: [(&str, &str, Of); 3] = [
     ("checkpoints", "Times the index was made durable", |now| now.stats.checkpoints),
 ];
 
-const GAUGES: [(&str, &str, Of); 20] = [
+const GAUGES: [(&str, &str, Of); 22] = [
     ("buckets", "Buckets", |now| now.total.buckets),
     ("objects", "Objects that listings show", |now| now.total.usage.objects),
     ("bytes", "Bytes of all versions", |now| now.total.usage.bytes),
@@ -46,6 +46,8 @@ const GAUGES: [(&str, &str, Of); 20] = [
     ("packed_bytes", "Bytes of small blobs", |now| now.stats.packed.bytes),
     ("file_blobs", "Large blobs, each a file", |now| now.stats.files.blobs),
     ("file_bytes", "Bytes of large blobs", |now| now.stats.files.bytes),
+    ("remote_blobs", "Large blobs in the store behind this one", |now| now.stats.remote.blobs),
+    ("remote_bytes", "Bytes of these", |now| now.stats.remote.bytes),
     ("journal_segments", "Segments of the journal", |now| now.stats.segments),
     ("journal_bytes", "Bytes of the journal", |now| now.stats.journal_bytes),
     ("dead_bytes", "Bytes of the journal that hold no blob", |now| now.stats.dead_bytes()),

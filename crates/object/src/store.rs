@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::engine::{Engine, EngineConfig};
+use crate::engine::{Engine, EngineConfig, EngineError};
 use crate::http::Server;
 use crate::identity::Identity;
 use crate::log::Log;
@@ -26,14 +26,19 @@ pub struct Store {
 
 impl Store {
     pub async fn start(config: Config, identity: Arc<dyn Identity>) -> Result<Self> {
-        let data = config.data.clone();
-        let opening = tokio::task::spawn_blocking(move || Engine::open(EngineConfig::new(data)));
+        let settings =
+            EngineConfig { gateway: config.gateway.clone(), ..EngineConfig::new(config.data.clone()) };
+        let opening = tokio::task::spawn_blocking(move || Engine::open(settings));
         let opened = opening.await.map_err(|error| Error::internal(error.to_string()))?;
         let engine = opened.map_err(|error| {
-            Error::internal(format!(
-                "the object store in {} cannot be opened: {error}",
-                config.data.display()
-            ))
+            let data = config.data.display();
+            match error {
+                EngineError::Gateway(_) | EngineError::Away(_) => {
+                    Error::unavailable(format!("the object store in {data} cannot be opened: {error}"))
+                        .hint("see [object.gateway] in the file of root, and the store that it names")
+                }
+                _ => Error::internal(format!("the object store in {data} cannot be opened: {error}")),
+            }
         })?;
         let service =
             Service { engine, identity, config: Arc::new(config), metrics: Arc::new(Metrics::new()) };

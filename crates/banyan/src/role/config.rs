@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use work::{SharedClock, SystemClock};
 
+use super::gateway::GatewayFile;
 use super::node::{BRIDGE_DEFAULT, CGROUP_DEFAULT, NodeOptions, NodeRole};
 use super::root::{RootOptions, RootRole};
 use super::zone::{ZoneOptions, ZoneRole};
@@ -67,6 +68,8 @@ struct ObjectFile {
     locations: Vec<String>,
     /// For how many seconds a day of a lifecycle rule lasts; for trying rules out [default: 86400].
     day_s: Option<u64>,
+    /// An S3 store that keeps the bytes of large objects instead of the disk.
+    gateway: Option<GatewayFile>,
 }
 
 /// `tls` of `[object]`: files in PEM.
@@ -78,7 +81,7 @@ struct TlsFile {
 }
 
 impl ObjectFile {
-    fn config(self, data: &Path) -> object::Config {
+    fn config(self, data: &Path) -> anyhow::Result<object::Config> {
         let mut config = object::Config::new(self.data.unwrap_or_else(|| data.join("object")), self.listen);
         config.tls = self.tls.map(|TlsFile { certificate, key }| object::TlsFiles { certificate, key });
         config.domains = self.domains;
@@ -88,7 +91,8 @@ impl ObjectFile {
         if let Some(seconds) = self.day_s {
             config.day_set(Duration::from_secs(seconds.max(1)));
         }
-        config
+        config.gateway = self.gateway.map(GatewayFile::gateway).transpose()?;
+        Ok(config)
     }
 }
 
@@ -217,7 +221,7 @@ const fn overcommit_default() -> u64 {
     1
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     toml::from_str(&text).with_context(|| format!("{} is not a configuration for this role", path.display()))
 }
@@ -262,7 +266,7 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
         link_names: with_loopback(file.names),
         certificate_valid: certificate_valid(file.certificate_valid_s)?,
         admin: file.data.join("admin.json"),
-        object: file.object.map(|section| section.config(&file.data)),
+        object: file.object.map(|section| section.config(&file.data)).transpose()?,
     };
     let root = RootRole::start(options, clock()).await?;
     note(format!("root is up: REST at {}, zones come to {}", root.endpoint(), root.link_url_named()));

@@ -2,6 +2,7 @@
 //! configuration. `banyan up` starts all three in one process, over the same links.
 
 pub mod config;
+pub mod gateway;
 mod listen;
 pub mod node;
 pub mod root;

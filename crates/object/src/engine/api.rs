@@ -23,6 +23,7 @@ use super::stats::Stats;
 use super::tx::Tx;
 use super::writer::{Job, call};
 use super::{get, open, scrub};
+use crate::config::Gateway;
 
 /// Blobs up to this size live in the journal.
 pub const PACKED_MAX: usize = 64 * 1024;
@@ -50,6 +51,12 @@ pub enum EngineError {
     /// Someone else has the data open.
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
+    /// The store behind this one does not do what it is asked; it may later.
+    #[error("the store behind this one: {0}")]
+    Away(String),
+    /// The store behind this one cannot be used as it is set up.
+    #[error("{0}")]
+    Gateway(String),
     /// The engine stopped after a failure to write; it must be opened again.
     #[error("the engine has stopped")]
     Stopped,
@@ -77,6 +84,8 @@ pub struct EngineConfig {
     pub scrub_rate: u64,
     /// How long after a pass the scrubber begins the next.
     pub scrub_every: Duration,
+    /// Where large blobs go instead of files.
+    pub gateway: Option<Gateway>,
 }
 
 impl EngineConfig {
@@ -89,6 +98,7 @@ impl EngineConfig {
             reserve: 32 << 20,
             scrub_rate: 4 << 20,
             scrub_every: Duration::from_secs(7 * 24 * 60 * 60),
+            gateway: None,
         }
     }
 }
@@ -113,6 +123,9 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.core.signal.stop();
+        if let Some(depot) = &self.core.depot {
+            depot.stop();
+        }
         self.jobs = None;
         for thread in self.threads.drain(..) {
             if thread.thread().id() != thread::current().id() {

@@ -26,8 +26,41 @@ pub(super) struct Blob {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Place {
-    Packed { segment: u64, offset: u64, crc: u32 },
+    Packed {
+        segment: u64,
+        offset: u64,
+        crc: u32,
+    },
     File,
+    /// In the store behind this one; `run` is the number of the opening that put it there.
+    Remote {
+        run: u64,
+    },
+}
+
+/// Where the dead wait: those elsewhere may wait long, and hold up nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    Local,
+    Remote,
+}
+
+impl Place {
+    pub fn queue(self) -> Queue {
+        match self {
+            Self::Remote { .. } => Queue::Remote,
+            Self::Packed { .. } | Self::File => Queue::Local,
+        }
+    }
+}
+
+impl Queue {
+    fn kind(self) -> u8 {
+        match self {
+            Self::Local => b'd',
+            Self::Remote => b'e',
+        }
+    }
 }
 
 impl Blob {
@@ -91,14 +124,19 @@ pub(super) fn files_key() -> Vec<u8> {
     own(b'f', &[])
 }
 
+/// What is alive in the store behind this one.
+pub(super) fn remote_key() -> Vec<u8> {
+    own(b'r', &[])
+}
+
 /// A blob that waits to be reclaimed, by the time the last one let go.
-pub(super) fn dead_key(time: i64, id: BlobId) -> Vec<u8> {
-    own(b'd', &[time.max(0).cast_unsigned(), id.0])
+pub(super) fn dead_key(queue: Queue, time: i64, id: BlobId) -> Vec<u8> {
+    own(queue.kind(), &[time.max(0).cast_unsigned(), id.0])
 }
 
 /// The dead before a time.
-pub(super) fn dead_before(time: i64) -> Range<Vec<u8>> {
-    own(b'd', &[])..own(b'd', &[time.max(0).cast_unsigned()])
+pub(super) fn dead_before(queue: Queue, time: i64) -> Range<Vec<u8>> {
+    own(queue.kind(), &[])..own(queue.kind(), &[time.max(0).cast_unsigned()])
 }
 
 /// A blob that did not match its checksum.
@@ -161,6 +199,7 @@ impl Tally {
         let key = match blob.place {
             Place::Packed { segment, .. } => segment_key(segment),
             Place::File => files_key(),
+            Place::Remote { .. } => remote_key(),
         };
         let entry = self.0.entry(key).or_default();
         entry.0 += sign;
@@ -172,5 +211,21 @@ impl Tally {
             let entry = self.0.entry(key).or_default();
             *entry = (entry.0 + blobs, entry.1 + bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_earlier_versions_are_read() {
+        let file = Blob { refs: 1, dead: 0, size: 300, place: Place::File, salt: None };
+        assert_eq!(Blob::decode(&[1, 0, 172, 2, 1, 0]).unwrap(), file);
+        let place = Place::Packed { segment: 3, offset: 40, crc: 5 };
+        let packed = Blob { refs: 2, dead: 0, size: 7, place, salt: None };
+        assert_eq!(Blob::decode(&[2, 0, 7, 0, 3, 40, 5, 0]).unwrap(), packed);
+        let remote = Blob { place: Place::Remote { run: 9 }, ..file };
+        assert_eq!(Blob::decode(&remote.encode()).unwrap(), remote);
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::api::{BlobId, EngineConfig, EngineError};
 use super::buffers::Buffers;
+use super::depot::Depot;
 use super::file::Files;
 use super::index::Index;
 use super::journal::Segments;
@@ -31,6 +32,8 @@ pub(super) struct Core {
     pub files: Arc<Files>,
     /// For chunks on their way out.
     pub buffers: Arc<Buffers>,
+    /// The store behind this one, if there is one.
+    pub depot: Option<Arc<Depot>>,
     pub room: Room,
     /// After a failure that leaves the disk's content unknown, or after `close`.
     pub stopped: AtomicBool,

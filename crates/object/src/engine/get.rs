@@ -16,7 +16,9 @@ use rustix::io::ReadWriteFlags;
 use super::api::{BlobId, CHUNK, EngineError, SealKey};
 use super::blob::{Blob, Place, TAG, blob_key};
 use super::buffers::{Buffers, Lease};
+use super::chunk::Layout;
 use super::core::Core;
+use super::depot::fetch as remote;
 use super::journal::crc32c;
 use super::seal::Cipher;
 
@@ -33,13 +35,10 @@ const MOVES_MAX: usize = 3;
 
 pub(super) type Stream = BoxStream<'static, Result<Bytes, EngineError>>;
 
-/// An open blob.
-#[derive(Clone)]
-pub(super) struct Source {
-    id: BlobId,
-    blob: Blob,
+/// An open blob on this machine.
+struct Source {
+    layout: Layout,
     file: Arc<File>,
-    cipher: Option<Cipher>,
     buffers: Arc<Buffers>,
 }
 
@@ -48,27 +47,45 @@ pub(super) fn find(core: &Core, id: BlobId) -> Result<Blob, EngineError> {
     Blob::decode(&bytes)
 }
 
-/// Opens a blob. Blocking.
-pub(super) fn open(core: &Core, id: BlobId, seal: Option<&SealKey>) -> Result<Source, EngineError> {
+/// Where a blob's bytes are and how they are read. Without a key a sealed one can only be verified.
+fn layout(core: &Core, id: BlobId, seal: Option<&SealKey>) -> Result<Layout, EngineError> {
+    let blob = find(core, id)?;
+    let cipher = match (&blob.salt, seal) {
+        (Some(salt), Some(key)) => Some(Cipher::new(key, salt)),
+        _ => None,
+    };
+    Ok(Layout { id, blob, cipher })
+}
+
+/// Opens a blob on this machine. Blocking.
+fn open(core: &Core, id: BlobId, seal: Option<&SealKey>) -> Result<Source, EngineError> {
     for _ in 0..MOVES_MAX {
-        let blob = find(core, id)?;
-        let opened = match blob.place {
+        let layout = layout(core, id, seal)?;
+        let opened = match layout.blob.place {
             Place::Packed { segment, .. } => core.segments.file(segment),
             Place::File => File::open(core.files.path(id)).map(Arc::new),
+            Place::Remote { .. } => break,
         };
         match opened {
-            Ok(file) => {
-                let cipher = match (&blob.salt, seal) {
-                    (Some(salt), Some(key)) => Some(Cipher::new(key, salt)),
-                    _ => None,
-                };
-                return Ok(Source { id, blob, file, cipher, buffers: core.buffers.clone() });
-            }
+            Ok(file) => return Ok(Source { layout, file, buffers: core.buffers.clone() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
     }
     Err(EngineError::Missing(id))
+}
+
+/// Reads all of a blob and compares its checksums, telling how much after each piece. Needs no key. Blocking.
+pub(super) fn verify(
+    core: &Core,
+    id: BlobId,
+    each: impl FnMut(u64) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    let layout = layout(core, id, None)?;
+    match layout.blob.place {
+        Place::Remote { .. } => remote::verify(core, &layout, each),
+        _ => open(core, id, None)?.verify(each),
+    }
 }
 
 pub(super) async fn fetch(
@@ -77,32 +94,34 @@ pub(super) async fn fetch(
     range: Range<u64>,
     seal: Option<&SealKey>,
 ) -> Result<Stream, EngineError> {
-    let seal = seal.cloned();
-    let source = match find(&core, id)?.place {
-        Place::Packed { .. } => open(&core, id, seal.as_ref())?,
-        Place::File => {
-            let core = core.clone();
-            blocking(move || open(&core, id, seal.as_ref())).await?
-        }
-    };
-    if range.start > range.end || range.end > source.blob.size {
+    let layout = layout(&core, id, seal)?;
+    if range.start > range.end || range.end > layout.blob.size {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the range is not within the blob").into());
     }
-    if source.blob.salt.is_some() && source.cipher.is_none() {
+    if layout.blob.salt.is_some() && layout.cipher.is_none() {
         return Err(EngineError::Damaged(id));
     }
-    if range.is_empty() {
-        return Ok(stream::empty().boxed());
-    }
-    match source.blob.place {
+    let seal = seal.cloned();
+    match layout.blob.place {
+        _ if range.is_empty() => Ok(stream::empty().boxed()),
         Place::Packed { .. } => {
+            let source = open(&core, id, seal.as_ref())?;
             let bytes = source.packed().await.inspect_err(|error| suspect(&core, error))?;
             let range = usize::try_from(range.start).unwrap_or(0)..usize::try_from(range.end).unwrap_or(0);
             let bytes =
                 if range.end <= bytes.len() { Ok(bytes.slice(range)) } else { Err(EngineError::Damaged(id)) };
             Ok(stream::iter([bytes]).boxed())
         }
-        Place::File => Ok(source.chunks(range).inspect_err(move |error| suspect(&core, error)).boxed()),
+        Place::File => {
+            let opening = core.clone();
+            let source = blocking(move || open(&opening, id, seal.as_ref())).await?;
+            Ok(source.chunks(range).inspect_err(move |error| suspect(&core, error)).boxed())
+        }
+        Place::Remote { .. } => {
+            let stream =
+                remote::fetch(&core, layout, range).await.inspect_err(|error| suspect(&core, error))?;
+            Ok(stream.inspect_err(move |error| suspect(&core, error)).boxed())
+        }
     }
 }
 
@@ -122,40 +141,40 @@ async fn blocking<T: Send + 'static>(
 impl Source {
     /// The whole of a packed blob; the async thread only reads what is in memory.
     async fn packed(self) -> Result<Bytes, EngineError> {
-        let Place::Packed { offset, .. } = self.blob.place else { return Err(EngineError::Missing(self.id)) };
-        let mut bytes = vec![0; usize::try_from(self.blob.stored()).unwrap_or(0)];
+        let Place::Packed { offset, .. } = self.layout.blob.place else {
+            return Err(EngineError::Missing(self.layout.id));
+        };
+        let mut bytes = vec![0; usize::try_from(self.layout.blob.stored()).unwrap_or(0)];
         if self.fill(&mut bytes, offset, false)? {
             return self.open_packed(bytes);
         }
-        blocking(move || self.packed_now()).await
+        blocking(move || self.open_packed(self.packed_raw()?)).await
     }
 
-    /// The same, blocking.
-    pub fn packed_now(&self) -> Result<Bytes, EngineError> {
-        self.open_packed(self.packed_raw()?)
-    }
-
-    /// The bytes as they are stored.
-    pub fn packed_raw(&self) -> Result<Vec<u8>, EngineError> {
-        let Place::Packed { offset, .. } = self.blob.place else { return Err(EngineError::Missing(self.id)) };
-        let mut bytes = vec![0; usize::try_from(self.blob.stored()).unwrap_or(0)];
+    /// The bytes as they are stored. Blocking.
+    fn packed_raw(&self) -> Result<Vec<u8>, EngineError> {
+        let Place::Packed { offset, .. } = self.layout.blob.place else {
+            return Err(EngineError::Missing(self.layout.id));
+        };
+        let mut bytes = vec![0; usize::try_from(self.layout.blob.stored()).unwrap_or(0)];
         self.fill(&mut bytes, offset, true)?;
         self.check_packed(&bytes)?;
         Ok(bytes)
     }
 
     fn check_packed(&self, bytes: &[u8]) -> Result<(), EngineError> {
-        match self.blob.place {
+        match self.layout.blob.place {
             Place::Packed { crc, .. } if crc32c(bytes) == crc => Ok(()),
-            _ => Err(EngineError::Damaged(self.id)),
+            _ => Err(EngineError::Damaged(self.layout.id)),
         }
     }
 
     fn open_packed(&self, bytes: Vec<u8>) -> Result<Bytes, EngineError> {
         self.check_packed(&bytes)?;
-        match &self.cipher {
+        match &self.layout.cipher {
             Some(cipher) => {
-                cipher.open(0, true, &bytes).map(Bytes::from).ok_or(EngineError::Damaged(self.id))
+                let opened = cipher.open(0, true, &bytes).map(Bytes::from);
+                opened.ok_or(EngineError::Damaged(self.layout.id))
             }
             None => Ok(bytes.into()),
         }
@@ -163,7 +182,7 @@ impl Source {
 
     fn failed(&self, error: io::Error) -> EngineError {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => EngineError::Damaged(self.id),
+            io::ErrorKind::UnexpectedEof => EngineError::Damaged(self.layout.id),
             _ => error.into(),
         }
     }
@@ -171,32 +190,30 @@ impl Source {
     /// The range in pieces. What is in memory is read on the spot; opening seals takes a core's time, so
     /// that is done elsewhere and ahead.
     fn chunks(self, range: Range<u64>) -> Stream {
-        let chunk = CHUNK as u64;
-        let all = range.start / chunk..range.end.div_ceil(chunk);
-        let sealed = self.cipher.is_some();
+        let all = Layout::touched(&range);
+        let sealed = self.layout.cipher.is_some();
         let source = Arc::new(self);
         let pieces = stream::iter(all.clone().step_by(CHUNKS_AT_ONCE)).map(move |first| {
             let (source, range) = (source.clone(), range.clone());
             let chunks = first..(first + CHUNKS_AT_ONCE as u64).min(all.end);
             async move {
-                if !sealed && let Some(bytes) = source.span(chunks.clone(), &range, false)? {
+                if !sealed && let Some(bytes) = source.span(&chunks, &range, false)? {
                     return Ok(bytes);
                 }
-                let piece = blocking(move || source.span(chunks, &range, true)).await?;
+                let piece = blocking(move || source.span(&chunks, &range, true)).await?;
                 Ok(piece.unwrap_or_default())
             }
         });
         if sealed { pieces.buffered(AHEAD).boxed() } else { pieces.buffered(1).boxed() }
     }
 
-    /// Reads all of it and compares the checksums, telling how much after each piece. Needs no key.
-    pub fn verify(&self, mut each: impl FnMut(u64) -> Result<(), EngineError>) -> Result<(), EngineError> {
-        if self.blob.place != Place::File {
+    fn verify(&self, mut each: impl FnMut(u64) -> Result<(), EngineError>) -> Result<(), EngineError> {
+        if self.layout.blob.place != Place::File {
             return each(self.packed_raw()?.len() as u64);
         }
-        let chunks = self.blob.size.div_ceil(CHUNK as u64);
+        let chunks = self.layout.chunks();
         for first in (0..chunks).step_by(CHUNKS_AT_ONCE) {
-            let read = self.checked(first..(first + CHUNKS_AT_ONCE as u64).min(chunks), true)?;
+            let read = self.checked(&(first..(first + CHUNKS_AT_ONCE as u64).min(chunks)), true)?;
             each(read.map_or(0, |bytes| bytes.as_ref().len() as u64))?;
         }
         // What was read once for this is not read again soon.
@@ -204,55 +221,33 @@ impl Source {
         Ok(())
     }
 
-    fn step(&self) -> u64 {
-        CHUNK as u64 + if self.blob.salt.is_some() { TAG } else { 0 }
-    }
-
     /// Whole chunks as they are stored; `None` if that means to `wait` for the disk and it may not.
-    fn checked(&self, chunks: Range<u64>, wait: bool) -> Result<Option<Lease>, EngineError> {
-        let (step, stored) = (self.step(), self.blob.stored());
-        let start = chunks.start * step;
-        let end = (chunks.end * step).min(stored);
-        let size = |bytes: u64| usize::try_from(bytes).expect("some chunks are small");
-        let mut bytes = self.buffers.lease(size(end - start));
+    fn checked(&self, chunks: &Range<u64>, wait: bool) -> Result<Option<Lease>, EngineError> {
+        let (place, crcs) = (self.layout.place(chunks), self.layout.crcs(chunks));
+        let size =
+            |place: &Range<u64>| usize::try_from(place.end - place.start).expect("some chunks are small");
+        let mut bytes = self.buffers.lease(size(&place));
         let mut sums = [0; 4 * CHUNKS_AT_ONCE];
-        let sums = &mut sums[..4 * size(chunks.end - chunks.start)];
+        let sums = &mut sums[..size(&crcs)];
         if wait {
-            let _ = rustix::fs::fadvise(&*self.file, start, Some(DISK_AHEAD), Advice::WillNeed);
+            let _ = rustix::fs::fadvise(&*self.file, place.start, Some(DISK_AHEAD), Advice::WillNeed);
         }
-        if !self.fill(bytes.as_mut(), start, wait)? || !self.fill(sums, stored + chunks.start * 4, wait)? {
+        if !self.fill(bytes.as_mut(), place.start, wait)? || !self.fill(sums, crcs.start, wait)? {
             return Ok(None);
         }
-        for (piece, crc) in bytes.as_ref().chunks(size(step)).zip(sums.chunks_exact(4)) {
-            if crc32c(piece).to_le_bytes() != *crc {
-                return Err(EngineError::Damaged(self.id));
-            }
-        }
+        self.layout.check(bytes.as_ref(), sums)?;
         Ok(Some(bytes))
     }
 
     /// Reads and checks whole chunks; answers what of them lies in `range`.
-    fn span(&self, chunks: Range<u64>, range: &Range<u64>, wait: bool) -> Result<Option<Bytes>, EngineError> {
-        let chunk = CHUNK as u64;
-        let Some(stored) = self.checked(chunks.clone(), wait)? else { return Ok(None) };
-        let bytes = match &self.cipher {
-            Some(cipher) => self.unseal(cipher, chunks.start, stored.as_ref())?.into(),
-            None => Bytes::from_owner(stored),
-        };
-        let from = range.start.saturating_sub(chunks.start * chunk);
-        let to = (range.end - chunks.start * chunk).min(bytes.len() as u64);
-        Ok(Some(bytes.slice(usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0))))
-    }
-
-    fn unseal(&self, cipher: &Cipher, first: u64, bytes: &[u8]) -> Result<Vec<u8>, EngineError> {
-        let last = self.blob.size.div_ceil(CHUNK as u64).max(1) - 1;
-        let step = usize::try_from(self.step()).expect("a chunk is small");
-        let mut plain = Vec::with_capacity(bytes.len());
-        for (number, piece) in (first..).zip(bytes.chunks(step)) {
-            let piece = cipher.open(number, number == last, piece).ok_or(EngineError::Damaged(self.id))?;
-            plain.extend_from_slice(&piece);
-        }
-        Ok(plain)
+    fn span(
+        &self,
+        chunks: &Range<u64>,
+        range: &Range<u64>,
+        wait: bool,
+    ) -> Result<Option<Bytes>, EngineError> {
+        let Some(stored) = self.checked(chunks, wait)? else { return Ok(None) };
+        self.layout.content(chunks, range, Bytes::from_owner(stored)).map(Some)
     }
 
     /// Fills `room` from the file. Without `wait` that works only if all of it is in memory.

@@ -6,7 +6,7 @@ use std::sync::mpsc as orders;
 use std::time::Instant;
 
 use super::api::{BlobId, EngineError};
-use super::blob::{Alive, Blob, Place, blob_key, dead_before, last_number, segment_key};
+use super::blob::{Alive, Blob, Place, Queue, blob_key, dead_before, last_number, segment_key};
 use super::core::wall;
 use super::hand::Hand;
 use super::index::Mark;
@@ -58,7 +58,9 @@ impl Keeper {
                     self.report("removal of segments", Self::remove_segments);
                     self.report("compaction", Self::compact);
                 }
-                self.report("check of suspects", |keeper| scrub::check_suspects(&keeper.hand));
+                if core.depot.is_none() {
+                    self.report("check of suspects", |keeper| scrub::check_suspects(&keeper.hand));
+                }
             }
         }
         core.files.sweep();
@@ -106,36 +108,14 @@ impl Keeper {
         }
     }
 
-    /// Removes the bytes of blobs that nobody has held for a while. The file goes first: a record without a file is
-    /// found again, a file without a record is not.
+    /// The file goes first: a record without a file is found again, a file without a record is not.
     fn reclaim(&mut self) -> Result<(), EngineError> {
         let core = self.hand.core.clone();
-        let grace = i64::try_from(core.config.grace.as_millis()).unwrap_or(i64::MAX);
-        loop {
-            let before = wall().saturating_sub(grace).min(core.pins.oldest().unwrap_or(i64::MAX));
-            let state = core.state();
-            let mut dead = Vec::new();
-            state.scan(&dead_before(before), None, |key, _| {
-                dead.extend(last_number(key).map(|id| (key.to_vec(), BlobId(id))));
-                dead.len() < BURY_AT_ONCE
-            })?;
-            let more = dead.len() == BURY_AT_ONCE;
-            if dead.is_empty() {
-                return Ok(());
-            }
-            let mut files = Vec::new();
-            for (_, id) in &dead {
-                let blob = state.get(&blob_key(*id))?.map(|bytes| Blob::decode(&bytes)).transpose()?;
-                if blob.is_some_and(|blob| blob.refs == 0 && blob.place == Place::File) {
-                    files.push(*id);
-                }
-            }
-            core.files.remove_all(&files)?;
-            self.hand.write(move |tx| dead.into_iter().try_for_each(|(key, id)| tx.bury(key, id)))?;
-            if !more {
-                return Ok(());
-            }
-        }
+        reclaim(&self.hand, Queue::Local, |dead| {
+            let files: Vec<BlobId> =
+                dead.iter().filter(|(_, place)| *place == Place::File).map(|(id, _)| *id).collect();
+            Ok(core.files.remove_all(&files)?)
+        })
     }
 
     /// Removes segments in which nothing is alive and which no replay needs.
@@ -155,5 +135,38 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+}
+
+/// Forgets the blobs that nobody has held for a while, after `remove` took away their bytes.
+pub(super) fn reclaim(
+    hand: &Hand,
+    queue: Queue,
+    mut remove: impl FnMut(&[(BlobId, Place)]) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    let core = hand.core.clone();
+    let grace = i64::try_from(core.config.grace.as_millis()).unwrap_or(i64::MAX);
+    loop {
+        let before = wall().saturating_sub(grace).min(core.pins.oldest().unwrap_or(i64::MAX));
+        let state = core.state();
+        let mut dead = Vec::new();
+        state.scan(&dead_before(queue, before), None, |key, _| {
+            dead.extend(last_number(key).map(|id| (key.to_vec(), BlobId(id))));
+            dead.len() < BURY_AT_ONCE
+        })?;
+        let more = dead.len() == BURY_AT_ONCE;
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let mut gone = Vec::new();
+        for (_, id) in &dead {
+            let blob = state.get(&blob_key(*id))?.map(|bytes| Blob::decode(&bytes)).transpose()?;
+            gone.extend(blob.filter(|blob| blob.refs == 0).map(|blob| (*id, blob.place)));
+        }
+        remove(&gone)?;
+        hand.write(move |tx| dead.into_iter().try_for_each(|(key, id)| tx.bury(key, id)))?;
+        if !more {
+            return Ok(());
+        }
     }
 }

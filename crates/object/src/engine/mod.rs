@@ -23,6 +23,9 @@
 //! the record, so that a crash leaves nothing that nobody finds. Files that were
 //! being written when the process ended are removed when the engine opens.
 //!
+//! *A depot* is a bucket of another S3 store that takes the large blobs instead of
+//! files. They pass through a file on their way and have the same form there. See `depot`.
+//!
 //! *A full disk* refuses blobs while there is still a reserve for deletes and the
 //! index. A write that fails is cut off and answered with an error; a sync that
 //! fails stops the engine, because nobody knows what is on the disk.
@@ -36,13 +39,16 @@
 //!   data/index           redb: the records as of the last checkpoint
 //!   data/journal/N       segments: groups of changes and packed blobs
 //!   data/blobs/N/ID      large blobs: chunks, then their checksums
+//!   data/uploads/ID-RUN  with a depot: uploads under way there
 //! ```
 
 mod api;
 mod blob;
 mod buffers;
+mod chunk;
 mod compact;
 mod core;
+mod depot;
 mod file;
 mod get;
 mod hand;
@@ -55,6 +61,7 @@ mod put;
 mod replay;
 mod scrub;
 mod seal;
+mod sink;
 mod stats;
 mod tx;
 mod writer;

@@ -11,9 +11,10 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::mpsc;
 
 use super::api::{EngineConfig, EngineError};
-use super::blob::{blob_key, blob_of, blobs};
+use super::blob::{Alive, Blob, Place, blob_key, blob_of, blobs, remote_key};
 use super::buffers::Buffers;
 use super::core::{Core, Counters, Pins, Room, Signal};
+use super::depot::{self, Depot};
 use super::file::Files;
 use super::get;
 use super::hand::Hand;
@@ -42,14 +43,26 @@ pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
     let lock = lock(&config.data)?;
     File::open(&config.data)?.sync_all()?;
     let (mut index, mark) = Index::open(&config.data)?;
+    let gateway = config.gateway.as_ref();
+    let depot = gateway.map(|gateway| Depot::open(gateway, &config.data, mark.salt)).transpose()?;
     let segments = Arc::new(Segments::new(journal_folder.clone()));
     let mark = apply_journal(&mut index, &segments, mark)?;
 
     let signal = Arc::new(Signal::default());
     let files = Files::new(blobs_folder, mark.next, signal.clone());
     let base = index.base()?;
-    let named = |id| Ok(base.get(&blob_key(id))?.is_some());
+    // A blob that lies elsewhere passed through a file, which is not its own.
+    let named = |id| {
+        let blob = base.get(&blob_key(id))?.map(|bytes| Blob::decode(&bytes)).transpose()?;
+        Ok(blob.is_some_and(|blob| blob.place == Place::File))
+    };
     files.orphans(mark.open, named)?;
+    let elsewhere = Alive::decode(base.get(&remote_key())?.as_deref())?.blobs;
+    if depot.is_none() && elsewhere > 0 {
+        return Err(EngineError::Gateway(format!(
+            "{elsewhere} blobs of this store lie in another store that its settings do not name; name it as the gateway, with 'write = false' if it is to take no more"
+        )));
+    }
 
     segments.measure()?;
     if mark.segment > 0 {
@@ -66,6 +79,7 @@ pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
         segments: segments.clone(),
         files: Arc::new(files),
         buffers: Buffers::new(get::SPAN),
+        depot,
         stopped: AtomicBool::new(false),
         signal,
         counters: Counters::default(),
@@ -94,11 +108,17 @@ fn start(core: Arc<Core>, journal: Journal, mark: &Mark) -> Result<Parts, Engine
     let covered = (mark.segment, mark.offset);
     let writer =
         Writer { core: core.clone(), journal, jobs: queue, orders: obeyed, time: mark.time, covered };
-    let threads = vec![
+    let porting = hand.clone();
+    let mut threads = vec![
         thread::Builder::new().name("object-writer".into()).spawn(move || writer.run())?,
         thread::Builder::new().name("object-keeper".into()).spawn(move || keeper.run())?,
         thread::Builder::new().name("object-scrubber".into()).spawn(move || scrub::run(&hand))?,
     ];
+    if let (Some(depot), Some(gateway)) = (core.depot.clone(), &core.config.gateway) {
+        let settle = gateway.settle;
+        let porter = thread::Builder::new().name("object-porter".into());
+        threads.push(porter.spawn(move || depot::porter(&porting, &depot, settle))?);
+    }
     Ok(Parts { core, jobs, threads })
 }
 

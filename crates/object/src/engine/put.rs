@@ -1,24 +1,19 @@
 //! Bytes on their way in.
 
-use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use crc_fast::{CrcAlgorithm, Digest};
 use tokio::task::JoinHandle;
 
-use super::api::{CHUNK, EngineError, PACKED_MAX, SealKey};
-use super::blob::stored;
+use super::api::{BlobId, EngineError, PACKED_MAX, SealKey};
+use super::blob::Place;
 use super::core::Core;
-use super::file::{FileGuard, Files};
+use super::depot::Cargo;
+use super::file::FileGuard;
 use super::journal::crc32c;
 use super::seal::Cipher;
-
-/// Bytes after which the disk begins, while more comes.
-const SYNC_EVERY: u64 = 8 << 20;
-/// Slices of one write.
-const SLICES_MAX: usize = 256;
+use super::sink::{SLICES_MAX, Sink};
 
 /// Receives bytes. Dropped without `finish`, it leaves nothing.
 pub struct BlobWriter {
@@ -72,7 +67,7 @@ impl BlobWriter {
         self.waiting = 0;
         let mut sink = self.sink().await?;
         self.pen = Pen::Writing(tokio::task::spawn_blocking(move || {
-            sink.write(&gathered)?;
+            sink.write(gathered)?;
             Ok(sink)
         }));
         Ok(())
@@ -84,11 +79,9 @@ impl BlobWriter {
             Pen::Failed => return Err(io::Error::other("an earlier write of this blob failed").into()),
             Pen::Writing(task) => task,
             Pen::Unused => {
-                self.core.room.look();
-                self.core.room.check(self.hint.unwrap_or(self.size))?;
-                let (files, hint) = (self.core.files.clone(), self.hint);
+                let (core, size, hint) = (self.core.clone(), self.size, self.hint);
                 let cipher = self.cipher.as_ref().map(|(cipher, _)| cipher.clone());
-                tokio::task::spawn_blocking(move || Sink::new(&files, hint, cipher))
+                tokio::task::spawn_blocking(move || Sink::new(&core, size, hint, cipher))
             }
         };
         task.await.map_err(|error| EngineError::Io(io::Error::other(error)))?
@@ -107,13 +100,13 @@ impl BlobWriter {
             return Ok(Written { size: self.size, salt, bulk: Bulk::Packed { bytes, crc } });
         }
         let mut sink = self.sink().await?;
-        let files = self.core.files.clone();
+        let core = self.core.clone();
         let done = tokio::task::spawn_blocking(move || {
-            sink.write(&gathered)?;
-            sink.finish(&files)
+            sink.write(gathered)?;
+            sink.finish(&core)
         });
         let guard = done.await.map_err(|error| EngineError::Io(io::Error::other(error)))??;
-        Ok(Written { size: self.size, salt, bulk: Bulk::File(guard) })
+        Ok(Written { size: self.size, salt, bulk: Bulk::Apart(guard) })
     }
 }
 
@@ -137,169 +130,34 @@ pub struct Written {
 
 pub(super) enum Bulk {
     Packed { bytes: Bytes, crc: u32 },
+    Apart(Guard),
+}
+
+/// A large blob that no durable record names. Dropped, its bytes go.
+pub(super) enum Guard {
     File(FileGuard),
+    Remote(Cargo),
+}
+
+impl Guard {
+    /// The bytes stay; `named` says whether a durable record is known to name them.
+    pub fn keep(self, named: bool) {
+        match self {
+            Self::File(guard) => guard.keep(named),
+            Self::Remote(cargo) => cargo.keep(),
+        }
+    }
+
+    pub fn blob(&self) -> (BlobId, Place) {
+        match self {
+            Self::File(guard) => (guard.id(), Place::File),
+            Self::Remote(cargo) => cargo.blob(),
+        }
+    }
 }
 
 impl Written {
     pub fn size(&self) -> u64 {
         self.size
-    }
-}
-
-/// The end of a file: data in chunks, then their checksums.
-struct Sink {
-    /// Goes with the file, so that a write under way ends before the file does.
-    guard: FileGuard,
-    file: Arc<File>,
-    /// The disk's work on what was written so far, while more comes.
-    sync: Option<JoinHandle<io::Result<()>>>,
-    synced: u64,
-    offset: u64,
-    /// Bytes that the file has on the disk from the start.
-    reserved: u64,
-    cipher: Option<Cipher>,
-    /// A sealed blob's chunk that is not full, or may be the last.
-    plain: Vec<u8>,
-    chunk: u64,
-    crcs: Vec<u8>,
-    digest: Digest,
-    digested: usize,
-}
-
-impl Sink {
-    fn new(files: &Arc<Files>, hint: Option<u64>, cipher: Option<Cipher>) -> Result<Self, EngineError> {
-        let guard = files.guard();
-        let file = files.create(guard.id())?;
-        let mut reserved = 0;
-        if let Some(size) = hint {
-            reserved = stored(size, cipher.is_some()) + size.div_ceil(CHUNK as u64) * 4;
-            match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, reserved) {
-                Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
-        }
-        Ok(Self {
-            guard,
-            file: Arc::new(file),
-            sync: None,
-            synced: 0,
-            offset: 0,
-            reserved,
-            cipher,
-            plain: Vec::new(),
-            chunk: 0,
-            crcs: Vec::new(),
-            digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
-            digested: 0,
-        })
-    }
-
-    fn write(&mut self, parts: &[Bytes]) -> Result<(), EngineError> {
-        if self.cipher.is_some() {
-            parts.iter().try_for_each(|part| self.seal(part))?;
-        } else {
-            parts.iter().for_each(|part| self.digest(part));
-            self.put(parts)?;
-        }
-        if self.offset - self.synced >= SYNC_EVERY && self.sync.as_ref().is_none_or(JoinHandle::is_finished) {
-            self.end_sync()?;
-            let file = self.file.clone();
-            self.sync = Some(tokio::task::spawn_blocking(move || file.sync_data()));
-            self.synced = self.offset;
-        }
-        Ok(())
-    }
-
-    /// A failure is told only once, so it must not be missed.
-    fn end_sync(&mut self) -> Result<(), EngineError> {
-        if let Some(sync) = self.sync.take() {
-            tokio::runtime::Handle::current().block_on(sync).map_err(io::Error::other)??;
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, parts: &[Bytes]) -> Result<(), EngineError> {
-        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-        let mut slices = slices.as_mut_slice();
-        while !slices.is_empty() {
-            match rustix::io::pwritev(&self.file, &slices[..slices.len().min(SLICES_MAX)], self.offset) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                Ok(count) => {
-                    self.offset += count as u64;
-                    IoSlice::advance_slices(&mut slices, count);
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds to the checksum of the chunk, and ends those that are full.
-    fn digest(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let take = bytes.len().min(CHUNK - self.digested);
-            if self.digested == 0 && take == CHUNK {
-                self.crcs.extend_from_slice(&crc32c(&bytes[..take]).to_le_bytes());
-            } else {
-                self.digest.update(&bytes[..take]);
-                self.digested += take;
-                if self.digested == CHUNK {
-                    self.end_chunk();
-                }
-            }
-            bytes = &bytes[take..];
-        }
-    }
-
-    fn end_chunk(&mut self) {
-        let crc = self.digest.finalize_reset() as u32;
-        self.crcs.extend_from_slice(&crc.to_le_bytes());
-        self.digested = 0;
-    }
-
-    /// Seals the chunks that are full and not the last.
-    fn seal(&mut self, mut bytes: &[u8]) -> Result<(), EngineError> {
-        let mut sealed = Vec::new();
-        while !bytes.is_empty() {
-            if self.plain.len() == CHUNK {
-                sealed.push(self.seal_chunk(false));
-            }
-            let take = bytes.len().min(CHUNK - self.plain.len());
-            self.plain.extend_from_slice(&bytes[..take]);
-            bytes = &bytes[take..];
-        }
-        self.put(&sealed)
-    }
-
-    fn seal_chunk(&mut self, last: bool) -> Bytes {
-        let sealed = match &self.cipher {
-            Some(cipher) => cipher.seal(self.chunk, last, &self.plain),
-            None => Vec::new(),
-        };
-        self.crcs.extend_from_slice(&crc32c(&sealed).to_le_bytes());
-        self.chunk += 1;
-        self.plain.clear();
-        sealed.into()
-    }
-
-    fn finish(mut self, files: &Files) -> Result<FileGuard, EngineError> {
-        if self.cipher.is_some() {
-            let last = self.seal_chunk(true);
-            self.put(&[last])?;
-        } else if self.digested > 0 {
-            self.end_chunk();
-        }
-        let crcs = Bytes::from(std::mem::take(&mut self.crcs));
-        self.put(&[crcs])?;
-        if self.offset < self.reserved {
-            // Gives back what was not used.
-            self.file.set_len(self.offset)?;
-        }
-        self.end_sync()?;
-        self.file.sync_data()?;
-        files.sync_folder(self.guard.id())?;
-        self.guard.written();
-        Ok(self.guard)
     }
 }

@@ -208,7 +208,7 @@ fn check(
     each: impl FnMut(u64) -> Result<(), EngineError>,
 ) -> Result<bool, EngineError> {
     let core = &hand.core;
-    let sound = match get::open(core, id, None).and_then(|source| source.verify(each)) {
+    let sound = match get::verify(core, id, each) {
         Ok(()) => true,
         Err(EngineError::Damaged(_)) => false,
         // Its record is there but not its file; a dead one is about to go.
@@ -238,6 +238,14 @@ fn check(
 
 /// Looks at the blobs that readers found damaged.
 pub(super) fn check_suspects(hand: &Hand) -> Result<(), EngineError> {
-    let suspects = std::mem::take(&mut *hand.core.suspects.lock().expect("no panic under this lock"));
-    suspects.into_iter().try_for_each(|id| check(hand, id, |_| Ok(())).map(drop))
+    let suspects = &hand.core.suspects;
+    let next = || suspects.lock().expect("no panic under this lock").first().copied();
+    while let Some(id) = next() {
+        let checked = check(hand, id, |_| Ok(()));
+        if !matches!(checked, Err(EngineError::Away(_))) {
+            suspects.lock().expect("no panic under this lock").remove(&id);
+        }
+        checked?;
+    }
+    Ok(())
 }

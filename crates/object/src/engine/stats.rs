@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::api::EngineError;
-use super::blob::{Alive, damaged, files_key, segments};
+use super::blob::{Alive, damaged, files_key, remote_key, segments};
 use super::core::Core;
 use super::scrub::{self, ScrubState};
 
@@ -18,6 +18,8 @@ pub struct Stats {
     pub packed: Alive,
     /// Blobs in files.
     pub files: Alive,
+    /// Blobs in the store behind this one.
+    pub remote: Alive,
     pub groups: u64,
     /// Changes in those groups.
     pub changes: u64,
@@ -45,6 +47,7 @@ impl Stats {
             segments: ends.len() as u64 + u64::from(current > 0),
             journal_bytes: ends.values().sum::<u64>() + current,
             files: Alive::decode(state.get(&files_key())?.as_deref())?,
+            remote: Alive::decode(state.get(&remote_key())?.as_deref())?,
             groups: counters.groups.load(Ordering::Relaxed),
             changes: counters.changes.load(Ordering::Relaxed),
             sync: Duration::from_micros(counters.sync_micros.load(Ordering::Relaxed)),

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use super::api::{BlobId, EngineError};
 use super::blob::{Alive, Blob, Place, Tally, blob_key, damaged_key, dead_key};
 use super::core::Core;
-use super::file::FileGuard;
 use super::journal::{Journal, change_encode};
 use super::layers::{Over, State, Word};
-use super::put::{Bulk, Written};
+use super::put::{Bulk, Guard, Written};
 use crate::record::key;
 
 /// The changes that become durable together.
@@ -22,8 +21,8 @@ pub(super) struct Group<'a> {
     pub changes: Vec<u8>,
     /// What comes alive or dies.
     pub tally: Tally,
-    /// Files that the group names.
-    pub files: Vec<FileGuard>,
+    /// Large blobs that the group names.
+    pub files: Vec<Guard>,
     /// The time of the change that runs.
     pub now: i64,
 }
@@ -33,7 +32,7 @@ pub struct Tx<'a> {
     group: &'a mut dyn GroupLike,
     over: Over,
     tally: Tally,
-    files: Vec<FileGuard>,
+    files: Vec<Guard>,
 }
 
 /// Hides the lifetime of a group from [`Tx`].
@@ -66,7 +65,7 @@ impl GroupLike for Group<'_> {
 pub(super) struct Outcome {
     over: Over,
     tally: Tally,
-    files: Vec<FileGuard>,
+    files: Vec<Guard>,
 }
 
 impl Group<'_> {
@@ -176,10 +175,10 @@ impl Tx<'_> {
                 let id = self.group.core().files.next();
                 (id, self.pack(&bytes, crc))
             }
-            Bulk::File(guard) => {
-                let id = guard.id();
+            Bulk::Apart(guard) => {
+                let named = guard.blob();
                 self.files.push(guard);
-                (id, Place::File)
+                named
             }
         };
         let blob = Blob { refs: 1, dead: 0, size, place, salt };
@@ -209,7 +208,7 @@ impl Tx<'_> {
         blob.refs -= 1;
         if blob.refs == 0 {
             blob.dead = self.now();
-            self.put(dead_key(blob.dead, id), Vec::new());
+            self.put(dead_key(blob.place.queue(), blob.dead, id), Vec::new());
         }
         self.put(blob_key(id), blob.encode());
         Ok(())

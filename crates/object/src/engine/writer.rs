@@ -291,8 +291,8 @@ impl Writer {
     }
 }
 
-/// Settles the files a group named.
-fn finish(core: &Core, files: Vec<super::file::FileGuard>, failure: Option<&EngineError>) {
+/// Settles the large blobs that a group named.
+fn finish(core: &Core, files: Vec<super::put::Guard>, failure: Option<&EngineError>) {
     if failure.is_none() || core.stopped.load(Ordering::Acquire) {
         for file in files {
             file.keep(failure.is_none());

@@ -138,7 +138,7 @@ pub fn store(cloud: &Cloud) -> Result<ObjectStore> {
         scrub: Scrub {
             running: stats.scrub.running,
             bytes: Bytes(stats.scrub.bytes),
-            bytes_all: Bytes(stats.packed.bytes + stats.files.bytes),
+            bytes_all: Bytes(stats.packed.bytes + stats.files.bytes + stats.remote.bytes),
             damaged: stats.scrub.damaged,
             started_at: at(stats.scrub.started),
             ended_at: at(stats.scrub.ended),
