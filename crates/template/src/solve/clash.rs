@@ -1,9 +1,12 @@
 //! Why there is no layout: a set of demands that cannot all be met, and that could without any one of them.
 
+use std::collections::{HashMap, HashSet};
+
 use model::Result;
 
 use super::budget::Budget;
-use super::problem::{Problem, Question};
+use super::cover::Cover;
+use super::problem::{Problem, Question, Set, members};
 use super::rule::Rule;
 use super::search::Search;
 use super::{Group, Unsolvable};
@@ -20,21 +23,13 @@ pub fn explain(
     budget: &mut Budget<'_>,
 ) -> Result<Unsolvable> {
     let rules = Rule::all(question.template, &question.services);
-    let has_laws = rules.iter().any(|rule| matches!(rule, Rule::Step(_) | Rule::Ratio(_)));
-    let mut sieve = Sieve { question, standing, machines, dropped: Vec::new() };
-    loop {
-        let left: Vec<Rule> = rules.iter().filter(|rule| !sieve.dropped.contains(rule)).cloned().collect();
-        let before = sieve.dropped.len();
-        sieve.drop_from(&left, budget)?;
-        // Limits also bound what steps and ratios ask for, so that one rule can free another that stood before it.
-        if sieve.dropped.len() == before || !has_laws {
-            break;
-        }
-    }
-    let dropped = sieve.dropped;
+    let blamed = match crowd(question, standing, machines)? {
+        Some(crowd) => crowd,
+        None => sifted(question, standing, machines, &rules, budget)?,
+    };
     let blamed: Vec<_> = rules
         .iter()
-        .filter(|rule| !dropped.contains(rule))
+        .filter(|rule| blamed.contains(rule))
         .map(|rule| rule.told(question.template, &question.services))
         .collect();
     let size = question.size;
@@ -53,6 +48,67 @@ pub fn explain(
         }
     };
     Ok(Unsolvable { reason, conflicts: blamed })
+}
+
+/// A clash that is seen at once: services that exclude each other need more machines than there are. Nobody is
+/// in it without whom the others would fit, so that no part of it clashes.
+fn crowd(question: &Question<'_>, standing: &[Group], machines: u32) -> Result<Option<HashSet<Rule>>> {
+    let problem = Problem::new(question, &[])?;
+    if !problem.lattice.laws.is_empty() || problem.classes.iter().any(|class| class.weight > 1) {
+        return Ok(None);
+    }
+    let used = super::live::used(&problem, standing);
+    let need = |at: usize| u64::from(problem.lattice.min[at].saturating_sub(used[at]));
+    let needed = |set: Set| members(set).map(need).sum::<u64>();
+    let cover = Cover::new(&problem);
+    let Some(mut crowd) = cover.cliques().find(|clique| needed(*clique) > u64::from(machines)) else {
+        return Ok(None);
+    };
+    let mut by_need: Vec<usize> = members(crowd).collect();
+    by_need.sort_by_key(|at| need(*at));
+    for at in by_need {
+        if needed(crowd & !(1 << at)) > u64::from(machines) {
+            crowd &= !(1 << at);
+        }
+    }
+    let names: Vec<&String> = members(crowd).map(|at| &problem.classes[at].services[0]).collect();
+    let mut pairs: HashMap<(&String, &String), usize> = HashMap::new();
+    for (at, group) in question.template.constraints.layout.cantcoexist.iter().enumerate() {
+        if let [one, other] = group.as_slice() {
+            pairs.entry((one.min(other), one.max(other))).or_insert(at);
+        }
+    }
+    let mut rules: HashSet<Rule> = names.iter().map(|name| Rule::Min((*name).clone())).collect();
+    for (at, one) in names.iter().enumerate() {
+        for other in &names[at + 1..] {
+            // What hardware keeps apart is not as plain.
+            let Some(pair) = pairs.get(&(*one.min(other), *one.max(other))) else { return Ok(None) };
+            rules.insert(Rule::Cant(*pair));
+        }
+    }
+    Ok(Some(rules))
+}
+
+/// Leaves out one part of the rules after the other, as long as there is still no layout.
+fn sifted(
+    question: &Question<'_>,
+    standing: &[Group],
+    machines: u32,
+    rules: &[Rule],
+    budget: &mut Budget<'_>,
+) -> Result<HashSet<Rule>> {
+    let has_laws = rules.iter().any(|rule| matches!(rule, Rule::Step(_) | Rule::Ratio(_)));
+    let mut sieve = Sieve { question, standing, machines, dropped: Vec::new() };
+    loop {
+        let left: Vec<Rule> = rules.iter().filter(|rule| !sieve.dropped.contains(rule)).cloned().collect();
+        let before = sieve.dropped.len();
+        sieve.drop_from(&left, budget)?;
+        // Limits also bound what steps and ratios ask for, so that one rule can free another that stood before it.
+        if sieve.dropped.len() == before || !has_laws {
+            break;
+        }
+    }
+    Ok(rules.iter().filter(|rule| !sieve.dropped.contains(rule)).cloned().collect())
 }
 
 /// What is asked, and the rules that are not to blame.

@@ -98,13 +98,18 @@ impl<'a> Cover<'a> {
 
     fn component(&self, set: Set) -> Component {
         let mut cliques = Vec::new();
-        self.cliques(0, set, 0, &mut cliques);
+        self.cliques_search(0, set, 0, &mut cliques);
         let is_clique = cliques.first() == Some(&set);
         Component { members: set, cliques, is_clique }
     }
 
+    /// Sets of classes that exclude each other.
+    pub fn cliques(&self) -> impl Iterator<Item = Set> {
+        self.components.iter().flat_map(|component| component.cliques.iter().copied())
+    }
+
     /// Collects the maximal sets of classes that exclude each other.
-    fn cliques(&self, clique: Set, open: Set, done: Set, found: &mut Vec<Set>) {
+    fn cliques_search(&self, clique: Set, open: Set, done: Set, found: &mut Vec<Set>) {
         if open == 0 {
             if done == 0 && found.len() < CLIQUES_MAX {
                 found.push(clique);
@@ -118,7 +123,7 @@ impl<'a> Cover<'a> {
             if found.len() >= CLIQUES_MAX {
                 return;
             }
-            self.cliques(clique | 1 << at, open & self.excluded[at], done & self.excluded[at], found);
+            self.cliques_search(clique | 1 << at, open & self.excluded[at], done & self.excluded[at], found);
             open &= !(1 << at);
             done |= 1 << at;
         }
