@@ -133,7 +133,8 @@ impl<'a> Stock<'a> {
         Ok((0..all.len().min(READ_MAX)).map(|at| get(spread(at))).collect())
     }
 
-    /// Takes tasks until the time is over, and at least one. Gets begin anew when all were had.
+    /// Takes tasks until the time is over, and at least one. Gets begin anew when all were had, unless that
+    /// would find them in memory.
     async fn client(
         &self,
         case: &Case,
@@ -145,7 +146,9 @@ impl<'a> Stock<'a> {
         let mut done = Vec::new();
         while done.is_empty() || Instant::now() < until {
             let at = next.replace(next.get() + 1);
-            let Some(task) = tasks.get(if case.put { at } else { at % tasks.len() }) else { break };
+            let Some(task) = tasks.get(if case.put || case.cold { at } else { at % tasks.len() }) else {
+                break;
+            };
             let load = case.put.then(|| self.load(task.number, case.size));
             let since = Instant::now();
             let answer = connection.exchange(&task.head, load, None).await?;

@@ -105,7 +105,7 @@ async fn names(servers: &Path) -> Result<()> {
     for round in ["first", "again"] {
         let walked = pages::walk(&servers[0]).await?;
         let peak = process::peak_mb(servers[0].pid)?;
-        println!("{:<18} {round:<6} {}, {peak:.0} MB at most", servers[0].name, walked.words());
+        println!("{:<18} {round:<6} {}, {peak:.0} MB at most (aim 200000)", servers[0].name, walked.words());
     }
     Ok(())
 }
@@ -115,14 +115,14 @@ async fn memory(servers: &Path, clients: usize) -> Result<()> {
     let servers = read(servers)?;
     let server = &servers[0];
     Connection::bucket(server).await?;
-    println!("{:<18} idle: {}", server.name, process::memory_words(server.pid)?);
+    println!("{:<18} idle: {} (aim 30)", server.name, process::memory_words(server.pid)?);
     let mut stock = Stock::new(server);
     for put in [true, false] {
         let case = Case { put, size: LARGE, clients, seconds: 1.0, cold: false };
         let outcome = stock.run(&case).await?;
         let what = if put { "PUT" } else { "GET" };
         println!(
-            "{:<18} {clients} clients, {what} of 64 MiB: {:.0} MB at most, {:.0} MB/s",
+            "{:<18} {clients} clients, {what} of 64 MiB: {:.0} MB at most (aim 150), {:.0} MB/s",
             server.name,
             outcome.peak_mb,
             outcome.megabytes()
@@ -223,16 +223,16 @@ impl Seen {
             let over = |value: Option<f64>, floor: f64| value.map(|value| value / floor);
             if clients == 1 {
                 let read = over(large(false, true), floors.read_cold);
-                least("64 MiB GET over a plain read, not in memory, 1 client".into(), read, 0.8);
+                least("64 MiB GET over a plain read, not in memory, 1 at once".into(), read, 0.8);
             }
             let read = over(large(false, false), floors.read_warm);
-            least(format!("64 MiB GET over a plain read, in memory, {clients} clients"), read, 0.8);
+            least(format!("64 MiB GET over a plain read, in memory, {clients} at once"), read, 0.8);
             let write = over(large(true, false), floors.write);
-            least(format!("64 MiB PUT over write and fsync, {clients} clients"), write, 0.8);
+            least(format!("64 MiB PUT over write and fsync, {clients} at once"), write, 0.8);
             let small = |name, put| self.find(name, put, 4 << 10, clients, false).map(|seen| seen.0);
             let ratio = |put| small(ours, put).zip(small("garage", put)).map(|(ours, theirs)| ours / theirs);
-            least(format!("4 KiB PUT over Garage without fsync, {clients} clients"), ratio(true), 1.0);
-            least(format!("4 KiB GET over Garage, {clients} clients"), ratio(false), 2.0);
+            least(format!("4 KiB PUT over Garage without fsync, {clients} at once"), ratio(true), 1.0);
+            least(format!("4 KiB GET over Garage, {clients} at once"), ratio(false), 2.0);
         }
     }
 }

@@ -26,7 +26,7 @@ use super::seal::Cipher;
 const CHUNKS_AT_ONCE: usize = 4;
 /// The most bytes of these.
 pub(super) const SPAN: usize = CHUNKS_AT_ONCE * (CHUNK + TAG as usize);
-/// Reads of a sealed blob under way for one stream.
+/// Reads under way for one stream.
 const AHEAD: usize = 2;
 /// Bytes that the disk is asked for at once when something is not in memory.
 const DISK_AHEAD: NonZeroU64 = NonZeroU64::new(2 << 20).expect("it is not zero");
@@ -187,8 +187,8 @@ impl Source {
         }
     }
 
-    /// The range in pieces. What is in memory is read on the spot; opening seals takes a core's time, so
-    /// that is done elsewhere and ahead.
+    /// The range in pieces, some read ahead. What is in memory is read on the spot; opening seals takes a core's
+    /// time, so that is done elsewhere.
     fn chunks(self, range: Range<u64>) -> Stream {
         let all = Layout::touched(&range);
         let sealed = self.layout.cipher.is_some();
@@ -204,7 +204,7 @@ impl Source {
                 Ok(piece.unwrap_or_default())
             }
         });
-        if sealed { pieces.buffered(AHEAD).boxed() } else { pieces.buffered(1).boxed() }
+        pieces.buffered(AHEAD).boxed()
     }
 
     fn verify(&self, mut each: impl FnMut(u64) -> Result<(), EngineError>) -> Result<(), EngineError> {
