@@ -194,12 +194,18 @@ impl AreaTerm {
     }
 }
 
+/// Ways that are measured for the ways between nodes; no node knows both.
+const TIERS: [&str; 2] = ["zone", "root"];
+
 impl LatencyTerm {
     fn validate(&self) -> Result<()> {
         let mut faults = Faults::default();
         let named = [&self.place, &self.workload].into_iter().flatten().collect::<Vec<_>>();
         if named.len() != 1 || named[0].is_empty() || named[0].len() > LABEL_KEY_MAX {
             faults.add("", "name either a place or a workload");
+        }
+        if let Some(tier) = self.place.as_deref().filter(|place| TIERS.contains(place)) {
+            faults.add("place", format!("'{tier}' is a tier of the cloud, no place: name one that nodes measure"));
         }
         if self.max_ms == 0 {
             faults.add("max_ms", "max_ms must be 1 or more");
@@ -290,6 +296,7 @@ mod tests {
         check(r#"{"area":{"latitude":1,"longitude":1,"radius_km":0}}"#, &["area.radius_km"]);
         check(r#"{"area":{"latitude":1,"longitude":1,"radius_km":0,"required":false}}"#, &[]);
         check(r#"{"spread":{"group":"a","max_skew":0}}"#, &["spread.max_skew"]);
+        check(r#"{"latency":[{"place":"root","max_ms":9},{"place":"zone","max_ms":9}]}"#, &["latency[0].place", "latency[1].place"]);
     }
 
     #[test]
