@@ -56,6 +56,7 @@ test)
     need restic "a backup program that keeps its data in S3" have restic
     need e2fsprogs "mkfs.ext4: a disk whose power goes in a test" have mkfs.ext4
     need perl "shuts that disk down" have perl
+    need openssh-server "machines to make ready over SSH" test -x /usr/sbin/sshd
     need git "the tidy check and archives of fixtures" have git
     ;;
 *)

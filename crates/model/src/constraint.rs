@@ -205,7 +205,10 @@ impl LatencyTerm {
             faults.add("", "name either a place or a workload");
         }
         if let Some(tier) = self.place.as_deref().filter(|place| TIERS.contains(place)) {
-            faults.add("place", format!("'{tier}' is a tier of the cloud, no place: name one that nodes measure"));
+            faults.add(
+                "place",
+                format!("'{tier}' is a tier of the cloud, no place: name one that nodes measure"),
+            );
         }
         if self.max_ms == 0 {
             faults.add("max_ms", "max_ms must be 1 or more");
@@ -296,7 +299,10 @@ mod tests {
         check(r#"{"area":{"latitude":1,"longitude":1,"radius_km":0}}"#, &["area.radius_km"]);
         check(r#"{"area":{"latitude":1,"longitude":1,"radius_km":0,"required":false}}"#, &[]);
         check(r#"{"spread":{"group":"a","max_skew":0}}"#, &["spread.max_skew"]);
-        check(r#"{"latency":[{"place":"root","max_ms":9},{"place":"zone","max_ms":9}]}"#, &["latency[0].place", "latency[1].place"]);
+        check(
+            r#"{"latency":[{"place":"root","max_ms":9},{"place":"zone","max_ms":9}]}"#,
+            &["latency[0].place", "latency[1].place"],
+        );
     }
 
     #[test]

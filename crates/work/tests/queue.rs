@@ -107,8 +107,9 @@ impl World {
         let finish = self.queue.finish(&claim, outcome, at);
         if finish == Finish::Taken && is_sound {
             let tasks = &self.shapes[&claim.job].1.tasks;
-            let missing =
-                |need: &&u32| !tasks[**need as usize].is_gate && !self.kept.contains(&(claim.job.clone(), **need));
+            let missing = |need: &&u32| {
+                !tasks[**need as usize].is_gate && !self.kept.contains(&(claim.job.clone(), **need))
+            };
             let early = tasks[claim.task as usize].needs.iter().find(missing);
             assert_eq!(early, None, "{claim:?} was given out before what it needs");
             assert!(self.kept.insert((claim.job.clone(), claim.task)), "{claim:?} was done twice");

@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(itself.err(), Some(ShapeError::Cycle(vec![0])));
         let mut graph = graph(vec![step(&[])]);
         assert_eq!(graph.extend([step(&[7])]), Err(ShapeError::Unknown { task: 1, needs: 7 }));
-        assert_eq!(graph.extend([step(&[2]), step(&[1])]).is_err(), true);
+        assert!(graph.extend([step(&[2]), step(&[1])]).is_err());
         assert_eq!((graph.len(), graph.progress().total()), (1, 1));
     }
 

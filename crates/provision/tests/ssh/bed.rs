@@ -1,0 +1,101 @@
+//! An sshd of Debian's package, with keys and a folder of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use provision::ssh::{Auth, HostKey, Identity, Pin, Target};
+
+pub struct Sshd {
+    child: Child,
+    folder: tempfile::TempDir,
+    pub port: u16,
+    pub identity: Identity,
+}
+
+impl Sshd {
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = Identity::from_seed(&rand::random());
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        host_key(folder.path());
+        fs::write(folder.path().join("authorized"), identity.public_text() + "\n").unwrap();
+        let at = folder.path().display();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nPidFile none\nAuthorizedKeysFile {at}/authorized\n\
+             UsePAM no\nStrictModes no\nPasswordAuthentication no\nPermitRootLogin yes\nMaxSessions 10\n"
+        );
+        fs::write(folder.path().join("config"), config).unwrap();
+        fs::create_dir_all("/run/sshd").unwrap();
+        let child = run(folder.path());
+        let sshd = Self { child, folder, port, identity };
+        sshd.wait();
+        sshd
+    }
+
+    fn wait(&self) {
+        let began = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10), "sshd does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The same machine with another host key, as if it had been replaced.
+    pub fn replace(&mut self) {
+        self.stop();
+        host_key(self.folder.path());
+        self.child = run(self.folder.path());
+        self.wait();
+    }
+
+    pub fn host_key(&self) -> HostKey {
+        let text = fs::read_to_string(self.folder.path().join("host.pub")).unwrap();
+        text.try_into().unwrap()
+    }
+
+    pub fn target(&self, pin: Pin) -> Target {
+        let auth = Auth::Key(self.identity.clone());
+        Target { host: "127.0.0.1".into(), port: self.port, user: "root".into(), auth, pin }
+    }
+
+    pub fn known(&self) -> Target {
+        self.target(Pin::Known(vec![self.host_key()]))
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Also ends the connections it holds.
+    pub fn stop(&mut self) {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        for pid in fs::read_to_string(children).unwrap_or_default().split_whitespace() {
+            let _ = Command::new("kill").args(["-9", pid]).status();
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn host_key(folder: &Path) {
+    let key = Identity::from_seed(&rand::random());
+    fs::write(folder.join("host"), key.private_text().as_str()).unwrap();
+    fs::set_permissions(folder.join("host"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(folder.join("host.pub"), key.public_text()).unwrap();
+}
+
+fn run(folder: &Path) -> Child {
+    let mut command = Command::new("/usr/sbin/sshd");
+    command.args(["-D", "-e", "-f"]).arg(folder.join("config"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("Debian's package openssh-server is there")
+}
