@@ -1,9 +1,21 @@
 //! Machines made ready over SSH, by workers that take their tasks from root.
 //!
 //! ```text
-//!   ssh       sessions to machines: pinned host keys, reuse, bounds
+//!   task        what is asked, and what became of it, in Coopr's shape
+//!     │
+//!     ├─▶ provider    makes, confirms and deletes machines
+//!     └─▶ automator   installs, configures, starts services on them
+//!             │
+//!             ▼
+//!          machine    one machine: commands and files as root
+//!             │
+//!            ssh      sessions: pinned host keys, reuse, bounds
 //! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod automator;
+pub mod machine;
+pub mod resource;
 pub mod ssh;
+pub mod task;

@@ -4,3 +4,4 @@
 
 mod bed;
 mod sessions;
+mod shell;

@@ -1,0 +1,31 @@
+//! How services are installed, configured, started and so on.
+//!
+//! An automator makes a machine ready for itself once ([`Automator::bootstrap`],
+//! which may run again), and then does what a service asks of it for one verb.
+
+mod shell;
+
+use futures::future::BoxFuture;
+
+pub use shell::Shell;
+
+use crate::machine::Machine;
+use crate::resource::Resources;
+use crate::task::{Action, Fault, Report, Task};
+
+/// What an automator works with.
+pub struct Job<'a> {
+    pub machine: &'a Machine,
+    pub task: &'a Task,
+    /// Scripts, archives and so on of the tenant, as staged here.
+    pub resources: &'a Resources,
+}
+
+pub trait Automator: Send + Sync {
+    /// As services name it.
+    fn name(&self) -> &str;
+
+    fn bootstrap<'a>(&'a self, job: &'a Job<'a>) -> BoxFuture<'a, Result<Report, Fault>>;
+
+    fn act<'a>(&'a self, job: &'a Job<'a>, action: Action<'a>) -> BoxFuture<'a, Result<Report, Fault>>;
+}
