@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   task        what is asked, and what became of it, in Coopr's shape
-//!     │
+//!     │ carry     picks who does it, bounds it, and reports
 //!     ├─▶ provider    makes, confirms and deletes machines
 //!     └─▶ automator   installs, configures, starts services on them
 //!             │
@@ -15,7 +15,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod automator;
+pub mod carry;
 pub mod machine;
+pub mod plugin;
+pub mod provider;
 pub mod resource;
 pub mod ssh;
 pub mod task;

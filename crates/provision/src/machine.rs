@@ -27,9 +27,7 @@ impl Machine {
         let auth = match (task.ssh_auth("key"), task.ssh_auth("password")) {
             (Some(key), _) => Auth::Key(Identity::parse(key)?),
             (None, Some(password)) => Auth::Password(password.to_owned().into()),
-            (None, None) => {
-                return Err(Fault::invalid("the task has neither a key nor a password for the machine"));
-            }
+            (None, None) => Auth::Key(task.cluster_key()?),
         };
         let mut known = Vec::new();
         for key in task.host_keys() {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
@@ -20,6 +20,10 @@ pub struct Resources {
 impl Resources {
     pub fn new(folder: PathBuf) -> Self {
         Self { folder }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub fn file(&self, kind: &str, name: &str) -> Result<Bytes, Fault> {

@@ -148,6 +148,13 @@ impl Task {
             .collect()
     }
 
+    /// The key that all machines of the cluster let in; only here, in tasks under way.
+    pub fn cluster_key(&self) -> Result<crate::ssh::Identity, Fault> {
+        let text =
+            self.str("cluster-key").ok_or_else(|| Fault::invalid("the task has no key of its cluster"))?;
+        Ok(crate::ssh::Identity::parse(text)?)
+    }
+
     pub fn automators(&self) -> Vec<&str> {
         let all = self.config.get("automators").and_then(Value::as_array);
         all.into_iter().flatten().filter_map(Value::as_str).collect()
@@ -173,7 +180,7 @@ impl Task {
     /// The task as a machine may see it: without the provider and the way in.
     pub fn shown_there(&self) -> Value {
         let mut config = self.config.clone();
-        for secret in ["provider", "ssh-auth", "ssh_host_keys"] {
+        for secret in ["provider", "ssh-auth", "ssh_host_keys", "cluster-key"] {
             config.remove(secret);
         }
         let task = Self { config, ..self.clone() };
@@ -212,6 +219,12 @@ fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
 pub struct Report {
     /// 0 is good.
     pub status: i32,
+    /// Why it failed, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Whether the same may go well later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_passing: bool,
     #[serde(default)]
     pub stdout: String,
     #[serde(default)]

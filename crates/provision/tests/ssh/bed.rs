@@ -24,10 +24,18 @@ impl Sshd {
         fs::write(folder.path().join("authorized"), identity.public_text() + "\n").unwrap();
         let at = folder.path().display();
         let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nPidFile none\nAuthorizedKeysFile {at}/authorized\n\
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nPidFile none\nAuthorizedKeysFile {at}/authorized {at}/home/.ssh/authorized_keys\n\
+             ForceCommand {at}/shell\n\
              UsePAM no\nStrictModes no\nPasswordAuthentication no\nPermitRootLogin yes\nMaxSessions 10\n"
         );
         fs::write(folder.path().join("config"), config).unwrap();
+        // Commands run in a home of their own, so that the keys of this machine's root stay as they are.
+        fs::create_dir(folder.path().join("home")).unwrap();
+        let shell = format!(
+            "#!/bin/sh\nHOME={at}/home; export HOME; cd \"$HOME\" && eval \"$SSH_ORIGINAL_COMMAND\"\n"
+        );
+        fs::write(folder.path().join("shell"), shell).unwrap();
+        fs::set_permissions(folder.path().join("shell"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir_all("/run/sshd").unwrap();
         let child = run(folder.path());
         let sshd = Self { child, folder, port, identity };
@@ -54,6 +62,11 @@ impl Sshd {
     pub fn host_key(&self) -> HostKey {
         let text = fs::read_to_string(self.folder.path().join("host.pub")).unwrap();
         text.try_into().unwrap()
+    }
+
+    /// The keys it lets in, also of the user's own file.
+    pub fn authorized(&self) -> String {
+        fs::read_to_string(self.folder.path().join("home/.ssh/authorized_keys")).unwrap_or_default()
     }
 
     pub fn target(&self, pin: Pin) -> Target {

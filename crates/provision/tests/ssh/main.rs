@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod bed;
+mod carry;
 mod sessions;
 mod shell;

@@ -1,0 +1,101 @@
+//! One task, from being taken to its report.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::FutureExt;
+
+use crate::automator::{Automator, Job, Shell};
+use crate::machine::Machine;
+use crate::provider::{Hosts, Provider, Setting};
+use crate::resource::Resources;
+use crate::ssh::Pool;
+use crate::task::{Fault, Report, Task, Verb};
+
+/// All that tasks are carried out with. The same for all workers of a tenant.
+pub struct Carrier {
+    pool: Pool,
+    /// Staged resources: `FOLDER/providertypes/NAME` and `FOLDER/automatortypes/NAME`.
+    staged: PathBuf,
+    providers: BTreeMap<String, Arc<dyn Provider>>,
+    automators: BTreeMap<String, Arc<dyn Automator>>,
+}
+
+impl Carrier {
+    /// With what is built in.
+    pub fn new(pool: Pool, staged: PathBuf) -> Self {
+        let mut carrier = Self { pool, staged, providers: BTreeMap::new(), automators: BTreeMap::new() };
+        carrier.provider_add(Arc::new(Hosts));
+        carrier.automator_add(Arc::new(Shell));
+        carrier
+    }
+
+    pub fn provider_add(&mut self, provider: Arc<dyn Provider>) {
+        self.providers.insert(provider.name().to_owned(), provider);
+    }
+
+    pub fn automator_add(&mut self, automator: Arc<dyn Automator>) {
+        self.automators.insert(automator.name().to_owned(), automator);
+    }
+
+    /// Does a task. Whatever happens, there is a report.
+    pub async fn carry(&self, task: &Task) -> Report {
+        let done = AssertUnwindSafe(self.attempt(task)).catch_unwind().await;
+        let fault = match done {
+            Ok(Ok(report)) => return report,
+            Ok(Err(fault)) => fault,
+            Err(_) => Fault::invalid("the worker hit a fault of its own; its log says which"),
+        };
+        tracing::warn!(task = %task.task_id, verb = task.task_name.word(), node = %task.node_id, %fault, "a task failed");
+        let Fault { status, message, is_passing, stdout, stderr } = fault;
+        let mut report = Report { status, stdout, stderr, ..Report::default() };
+        report.message = message;
+        report.is_passing = is_passing;
+        report
+    }
+
+    async fn attempt(&self, task: &Task) -> Result<Report, Fault> {
+        if task.task_name.is_hardware() {
+            let kind = task.provider_type().unwrap_or("banyan");
+            let provider =
+                self.providers.get(kind).ok_or_else(|| unknown("provider", kind, &self.providers))?;
+            let resources = Resources::new(self.staged.join("providertypes").join(kind));
+            let setting = Setting { task, pool: &self.pool, resources: Some(&resources) };
+            return provider.act(&setting).await;
+        }
+        let machine = Machine::of(task, &self.pool)?;
+        if task.task_name == Verb::Bootstrap {
+            let mut all = Report::default();
+            for kind in task.automators() {
+                let resources = self.resources(kind);
+                let job = Job { machine: &machine, task, resources: &resources };
+                let report = self.automator(kind)?.bootstrap(&job).await?;
+                all.stdout.push_str(&report.stdout);
+                all.stderr.push_str(&report.stderr);
+                all.result.extend(report.result);
+            }
+            return Ok(all);
+        }
+        let action =
+            task.action().ok_or_else(|| Fault::invalid("the task does not say what its service does"))?;
+        let resources = self.resources(action.by);
+        let job = Job { machine: &machine, task, resources: &resources };
+        self.automator(action.by)?.act(&job, action).await
+    }
+
+    fn resources(&self, automator: &str) -> Resources {
+        Resources::new(self.staged.join("automatortypes").join(automator))
+    }
+
+    fn automator(&self, kind: &str) -> Result<&Arc<dyn Automator>, Fault> {
+        self.automators.get(kind).ok_or_else(|| unknown("automator", kind, &self.automators))
+    }
+}
+
+fn unknown<T>(what: &str, kind: &str, known: &BTreeMap<String, T>) -> Fault {
+    let known: Vec<&str> = known.keys().map(String::as_str).collect();
+    let kind = model::shown(kind);
+    Fault::invalid(format!("this provisioner has no {what} '{kind}'; it has {}", known.join(", ")))
+}

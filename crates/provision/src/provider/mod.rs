@@ -1,0 +1,34 @@
+//! Where machines come from.
+//!
+//! A provider makes a machine ([`Verb::Create`], which may run again and then
+//! finds what it made), waits until it can be used ([`Verb::Confirm`]) and deletes
+//! it ([`Verb::Delete`], also when it is gone already).
+
+mod confirm;
+mod hosts;
+
+use futures::future::BoxFuture;
+
+pub use confirm::confirm;
+pub use hosts::Hosts;
+
+use crate::resource::Resources;
+use crate::ssh::Pool;
+#[cfg(doc)]
+use crate::task::Verb;
+use crate::task::{Fault, Report, Task};
+
+/// What a provider works with.
+pub struct Setting<'a> {
+    pub task: &'a Task,
+    pub pool: &'a Pool,
+    pub resources: Option<&'a Resources>,
+}
+
+pub trait Provider: Send + Sync {
+    /// As provider types are called.
+    fn name(&self) -> &str;
+
+    /// Does one of the three verbs.
+    fn act<'a>(&'a self, setting: &'a Setting<'a>) -> BoxFuture<'a, Result<Report, Fault>>;
+}
