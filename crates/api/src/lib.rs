@@ -5,6 +5,7 @@
 //! (RFC 9457) and come out of the client as [`model::Error`] again.
 
 pub mod bucket;
+pub mod catalogue;
 pub mod check;
 pub mod client;
 pub mod diff;
@@ -20,6 +21,7 @@ pub mod read;
 pub mod workload;
 
 pub use bucket::{Bucket, BucketQuota, DamagedObject, ObjectStore, S3Session, Scrub, ScrubStart};
+pub use catalogue::{CatalogueChange, CatalogueWrite, Definition, Entities};
 pub use check::{Check, CheckFault, CheckKind, CheckReport};
 pub use client::{
     Client, ExecOptions, ExecReceiver, ExecSender, ExecStream, ListQuery, LogsOptions, Upload, WatchStream,

@@ -2,12 +2,13 @@
 //! document are made from it, so that nothing is served that does not stand here.
 
 use api::{
-    AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, Check, CheckReport,
-    DamagedObject, Enrolment, EnrolmentCreate, Image, ImagePull, Instance, InstanceCreate, InstanceWhy,
-    Login, LoginDone, Node, NodeLabels, ObjectStore, Page, PasswordChange, PlaceModeSet, PlatformHealth,
-    QuotaReport, S3Session, ScrubStart, Server, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User,
-    UserCreate, UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback,
-    WorkloadScale, WorkloadUpdate, WorkloadWhy, Zone, ZoneHosts,
+    AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, CatalogueChange,
+    CatalogueWrite, Check, CheckReport, DamagedObject, Definition, Enrolment, EnrolmentCreate, Entities,
+    Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, ObjectStore,
+    Page, PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport, S3Session, ScrubStart, Server, Tenant,
+    TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami,
+    Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, WorkloadWhy,
+    Zone, ZoneHosts,
 };
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -16,7 +17,7 @@ use model::{Event, Quota, Role, Sample};
 use utoipa::ToSchema;
 
 use crate::cloud::Shared;
-use crate::http::{app, bucket, identity, image, instance, place, stream, system, workload};
+use crate::http::{app, bucket, catalogue, identity, image, instance, place, stream, system, workload};
 use crate::openapi::{Content, Shape};
 use crate::ops;
 
@@ -169,6 +170,7 @@ pub fn table() -> Vec<Route> {
     all.extend(session_routes());
     all.extend(identity_routes());
     all.extend(bucket_routes());
+    all.extend(catalogue_routes());
     all.extend(place_routes());
     all
 }
@@ -321,6 +323,32 @@ fn app_routes() -> Vec<Route> {
         route(Delete, ONE, "app_delete", MEMBER, app::delete)
             .says("Asks for the end of all of it")
             .gives::<App>(202),
+    ]
+    .into_iter()
+    .map(Route::tenant)
+    .collect()
+}
+
+fn catalogue_routes() -> Vec<Route> {
+    const ONE: &str = "/v1/catalogue/{kind}/{name}";
+    vec![
+        route(Get, "/v1/catalogue", "catalogue_export", VIEWER, catalogue::export)
+            .says("Everything that clusters can be made from, by kind; secrets are shown as (kept)")
+            .gives::<Entities>(200),
+        route(Post, "/v1/catalogue", "catalogue_write", ADMIN, catalogue::write)
+            .says("Writes many definitions at once, all or none, and checks the whole")
+            .takes::<CatalogueWrite>()
+            .gives::<CatalogueChange>(200),
+        route(Get, "/v1/definitions", "definition_list", VIEWER, catalogue::list)
+            .says("Lists definitions by kind and name")
+            .pages::<Definition>(ops::catalogue::FILTERS),
+        route(Get, ONE, "definition_get", VIEWER, catalogue::get)
+            .says("One definition, or an earlier number of it")
+            .params(&["number"])
+            .gives::<Definition>(200),
+        route(Delete, ONE, "definition_delete", ADMIN, catalogue::delete)
+            .says("Deletes a definition that no other needs")
+            .done(),
     ]
     .into_iter()
     .map(Route::tenant)

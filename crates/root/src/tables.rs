@@ -45,6 +45,11 @@ pub mod kind {
     pub const SECRET: &str = "secret";
     /// One per tenant; its version fences creates of several root servers against each other.
     pub const GATE: &str = "gate";
+    /// A part of the catalogue, and what it was before it was changed.
+    pub const DEFINITION: &str = "definition";
+    pub const DEFINITION_PAST: &str = "definition-past";
+    /// One per tenant; its version fences changes of the catalogue against each other.
+    pub const CATALOGUE: &str = "catalogue";
 }
 
 /// A struct that is kept as a record.
@@ -439,6 +444,28 @@ pub struct IdempotencyRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRecord {}
 
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CatalogueRecord {}
+
+/// A provider, service, template and so on. Plugin types belong to no tenant and serve all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DefinitionRecord {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<TenantId>,
+    /// The folder it belongs in.
+    pub kind: String,
+    pub name: String,
+    /// Counts its changes from 1.
+    pub number: u64,
+    /// Without its secrets.
+    pub entity: Value,
+    /// Secret fields of a provider, sealed under the master key.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub secrets: std::collections::BTreeMap<String, String>,
+    pub changed_at: Timestamp,
+    pub changed_by: String,
+}
+
 /// One of several root servers. It writes its record anew with every beat.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRecord {
@@ -499,6 +526,8 @@ rows! {
     AppRecord => kind::APP,
     IdempotencyRecord => kind::IDEMPOTENCY,
     GateRecord => kind::GATE,
+    DefinitionRecord => kind::DEFINITION,
+    CatalogueRecord => kind::CATALOGUE,
     ServerRecord => kind::SERVER,
     DutyRecord => kind::DUTY,
     SecretRecord => kind::SECRET,

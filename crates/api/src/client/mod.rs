@@ -4,6 +4,7 @@
 //! problems come back as [`model::Error`] with their kind, field and hint.
 
 mod bucket;
+mod catalogue;
 mod identity;
 mod image;
 mod instance;

@@ -112,6 +112,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Item {
     }
 }
 
+/// The two variable parts of the path.
+pub struct Pair(pub String, pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Pair {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let bad = || Failure(Error::invalid("the address cannot be read"));
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| bad())?;
+        let mut values = params.iter().map(|(_, value)| value.to_owned());
+        values.next().zip(values.next()).map(|(first, second)| Self(first, second)).ok_or_else(bad)
+    }
+}
+
 /// The version the caller saw; absent or `*` means any.
 pub struct Seen(pub Option<i64>);
 

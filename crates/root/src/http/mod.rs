@@ -6,6 +6,7 @@
 
 pub mod app;
 pub mod bucket;
+pub mod catalogue;
 pub mod extract;
 pub mod guard;
 pub mod identity;

@@ -5,6 +5,7 @@
 
 pub mod app;
 pub mod bucket;
+pub mod catalogue;
 pub mod check;
 pub mod event;
 pub mod health;

@@ -4,6 +4,7 @@ use api::{Page, Tenant, TenantCreate};
 use model::{Error, Quota, Result, TenantId, shown};
 use store::Txn;
 
+use super::catalogue;
 use super::once::{Once, once};
 use super::page::{Query, glob};
 use super::{version_check, view};
@@ -128,6 +129,7 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64
         .hint("delete those first"));
     }
     let txn = Txn::new().delete(kind::TENANT, &row.id, Some(row.version)).delete(kind::GATE, &row.id, None);
+    let txn = catalogue::forget(txn, &snapshot, &row.id);
     let txn = journal(txn, cloud, caller, row, "delete", String::new());
     cloud.state.commit(txn).await.map(drop)
 }

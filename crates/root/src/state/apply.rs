@@ -9,9 +9,9 @@ use store::{Body, Change};
 use super::feed::{Notice, NoticeBody};
 use super::snapshot::{Credential, Entry, Row, Snapshot, Versioned};
 use crate::tables::{
-    AppRecord, IdempotencyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, SessionRecord,
-    StatusRecord, TenantRecord, TokenRecord, UserRecord, WorkloadRecord, WorkloadState, ZoneRecord, decode,
-    kind,
+    AppRecord, DefinitionRecord, IdempotencyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord,
+    SessionRecord, StatusRecord, TenantRecord, TokenRecord, UserRecord, WorkloadRecord, WorkloadState,
+    ZoneRecord, decode, kind,
 };
 
 /// Applies one change. A record that cannot be read is an error of the whole: half a state is worse than none.
@@ -35,6 +35,8 @@ pub fn apply(snapshot: &mut Snapshot, change: &Change) -> Result<Option<Notice>>
         kind::KEY => key(snapshot, id, version, body)?,
         kind::IDEMPOTENCY => idempotency(snapshot, id.clone(), body)?,
         kind::GATE => gate(snapshot, id, version, body.is_some())?,
+        kind::DEFINITION => definition(snapshot, id, version, body)?,
+        kind::CATALOGUE => catalogue(snapshot, id, version, body.is_some()),
         kind::SERVER => keep(&mut snapshot.servers, id.clone(), version, body)?,
         kind::DUTY => keep(&mut snapshot.duties, id.clone(), version, body)?,
         // Other crates may keep records of their own in the same store.
@@ -111,6 +113,30 @@ fn entry_put(snapshot: &mut Snapshot, entry: &Entry) {
         let members = snapshot.members.entry(owner.workload.clone()).or_default();
         members.insert(entry.instance.id.clone(), entry.clone());
     }
+}
+
+/// The id is `TENANT/KIND/NAME`, the tenant `-` where it serves all.
+fn definition(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
+    let mut parts = id.splitn(3, '/');
+    let (Some(tenant), Some(kind), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(model::Error::internal(format!("'{id}' is no id of a definition")));
+    };
+    let tenant = if tenant == "-" { None } else { Some(tenant.parse()?) };
+    let key = (kind.to_owned(), name.to_owned());
+    let all = snapshot.definitions.entry(tenant).or_default();
+    match body {
+        Some(body) => drop(all.insert(key, row::<DefinitionRecord>(version, body)?)),
+        None => drop(all.remove(&key)),
+    }
+    Ok(None)
+}
+
+fn catalogue(snapshot: &mut Snapshot, id: &str, version: i64, is_there: bool) -> Option<NoticeBody> {
+    match is_there {
+        true => drop(snapshot.catalogues.insert(id.to_owned(), version)),
+        false => drop(snapshot.catalogues.remove(id)),
+    }
+    None
 }
 
 fn workload(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {

@@ -15,9 +15,9 @@ use model::{
 };
 
 use crate::tables::{
-    AppRecord, DutyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord, ServerRecord,
-    SessionRecord, StatusRecord, TenantRecord, TokenRecord, UserRecord, WorkloadRecord, WorkloadState,
-    ZoneRecord,
+    AppRecord, DefinitionRecord, DutyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord,
+    ServerRecord, SessionRecord, StatusRecord, TenantRecord, TokenRecord, UserRecord, WorkloadRecord,
+    WorkloadState, ZoneRecord,
 };
 
 /// A record with the version the store gave it.
@@ -81,6 +81,9 @@ pub enum Credential {
     Token(TokenId),
 }
 
+/// By kind and name.
+pub type Definitions = OrdMap<(String, String), Row<DefinitionRecord>>;
+
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// The last change that is in here.
@@ -119,6 +122,10 @@ pub struct Snapshot {
     /// When each answer kept for an idempotency key was given.
     pub idempotency: OrdMap<String, model::Timestamp>,
     pub gates: HashMap<TenantId, i64>,
+    /// By tenant (none for those that serve all), then by kind and name.
+    pub definitions: HashMap<Option<TenantId>, Definitions>,
+    /// The version of each tenant's catalogue.
+    pub catalogues: HashMap<String, i64>,
     pub servers: OrdMap<String, Row<ServerRecord>>,
     pub duties: OrdMap<String, Row<DutyRecord>>,
 }

@@ -12,6 +12,7 @@ const ROLES: [Role; 4] = [Role::Viewer, Role::Member, Role::Admin, Role::Operato
 fn body(rule: &Rule) -> Option<serde_json::Value> {
     use serde_json::json;
     Some(match rule.name {
+        "catalogue_write" => json!({"entities": {}}),
         "instance_create" => json!({"name": "walk", "spec": {"image": "busybox"}}),
         "workload_create" => json!({"name": "walk", "spec": {"instance": {"image": "busybox"}}}),
         "workload_update" => json!({"spec": {"instance": {"image": "busybox"}}}),
@@ -47,7 +48,7 @@ fn path(rule: &Rule, token: &str, key: &str, user: &str) -> String {
         _ => "thing",
     };
     let command = if rule.name == "instance_exec" { "?command=sh" } else { "?" };
-    rule.path.replace("{name}", one).replace("{id}", one) + command
+    rule.path.replace("{kind}", "services").replace("{name}", one).replace("{id}", one) + command
 }
 
 async fn call(world: &World, rule: &Rule, path: &str, token: Option<&str>) -> StatusCode {

@@ -4,6 +4,7 @@
 
 mod access;
 mod bad_input;
+mod catalogue;
 mod check;
 mod history;
 mod hostile;

@@ -1,0 +1,430 @@
+//! The catalogue that clusters are made from: definitions per tenant, versioned, and always sound.
+//!
+//! A write takes many definitions at once. The catalogue as it would be is checked as a whole, and a write
+//! that brings in something that dangles or contradicts itself is refused with all of it named. Plugin types
+//! are operators' and serve every tenant; some come with the software.
+
+mod builtin;
+mod secret;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{CatalogueChange, CatalogueWrite, Definition, Entities, Page};
+use model::{Error, ErrorKind, Faults, Result, TenantId, shown};
+use serde_json::Value;
+use store::Txn;
+use template::check::{Finding, Level, check};
+use template::{Catalogue, Kind};
+
+use self::builtin::builtin;
+use super::page::{Query, cut, glob};
+use super::version_check;
+use crate::cloud::{Caller, Cloud};
+use crate::history::{self, Line};
+use crate::state::{Row, Snapshot};
+use crate::tables::{DefinitionRecord, decode, encode, kind};
+
+pub const FILTERS: &[&str] = &["kind", "name"];
+/// Earlier numbers of a definition that are kept.
+const PAST_KEPT: u64 = 50;
+/// Definitions of one tenant.
+const DEFINITIONS_MAX: usize = 5_000;
+/// Definitions that one write changes.
+const CHANGES_MAX: usize = 1_000;
+/// Faults that one answer names.
+const FAULTS_MAX: usize = 100;
+
+/// Kind and name.
+type Key = (Kind, String);
+
+fn kind_parse(folder: &str) -> Result<Kind> {
+    let known = || Kind::ALL.map(Kind::folder).join(", ");
+    let found = Kind::ALL.into_iter().find(|kind| kind.folder() == folder);
+    found.ok_or_else(|| {
+        Error::not_found(format!("kind '{}'", shown(folder)))
+            .at("kind")
+            .hint(format!("there are: {}", known()))
+    })
+}
+
+/// Plugin types serve every tenant.
+fn is_shared(kind: Kind) -> bool {
+    matches!(kind, Kind::ProviderType | Kind::AutomatorType)
+}
+
+fn owner(kind: Kind, tenant: &TenantId) -> Option<TenantId> {
+    (!is_shared(kind)).then(|| tenant.clone())
+}
+
+fn record_id(owner: Option<&TenantId>, kind: Kind, name: &str) -> String {
+    format!("{}/{}/{name}", owner.map_or("-", TenantId::as_str), kind.folder())
+}
+
+/// The fence of a tenant's catalogue, or of what serves all.
+fn fence_id(owner: Option<&TenantId>) -> &str {
+    owner.map_or("-", TenantId::as_str)
+}
+
+fn rows<'a>(snapshot: &'a Snapshot, tenant: &TenantId) -> BTreeMap<Key, &'a Row<DefinitionRecord>> {
+    let shared = snapshot.definitions.get(&None).into_iter().flatten();
+    let own = snapshot.definitions.get(&Some(tenant.clone())).into_iter().flatten();
+    let keyed = |((folder, name), row): (&'a (String, String), &'a Row<DefinitionRecord>)| {
+        Some(((kind_parse(folder).ok()?, name.clone()), row))
+    };
+    shared.chain(own).filter_map(keyed).collect()
+}
+
+/// Everything a tenant may use, by kind and name. What was written hides what is built in.
+fn entities(snapshot: &Snapshot, tenant: &TenantId) -> BTreeMap<Key, Value> {
+    let named = |(kind, entity): (Kind, Value)| {
+        let name = entity.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        ((kind, name), entity)
+    };
+    let mut all: BTreeMap<Key, Value> = builtin().into_iter().map(named).collect();
+    all.extend(rows(snapshot, tenant).into_iter().map(|(key, row)| (key, secret::masked(row))));
+    all
+}
+
+fn built(entities: &BTreeMap<Key, Value>) -> Result<Catalogue> {
+    let mut catalogue = Catalogue::default();
+    let mut faults = Faults::default();
+    for ((kind, name), entity) in entities {
+        let place = format!("{}/{name}", kind.folder());
+        faults.inside(&place, catalogue.add(*kind, entity.clone()).map(drop));
+    }
+    faults.done()?;
+    Ok(catalogue)
+}
+
+/// The tenant's catalogue, for the solver and the planner.
+pub fn catalogue(snapshot: &Snapshot, tenant: &TenantId) -> Result<Catalogue> {
+    built(&entities(snapshot, tenant))
+}
+
+pub fn export(cloud: &Cloud, caller: &Caller) -> Entities {
+    let snapshot = cloud.state.snapshot();
+    let mut out: BTreeMap<String, Vec<Value>> =
+        Kind::ALL.iter().map(|kind| (kind.folder().to_owned(), Vec::new())).collect();
+    for ((kind, _), entity) in entities(&snapshot, &caller.tenant) {
+        out.entry(kind.folder().to_owned()).or_default().push(entity);
+    }
+    Entities(out)
+}
+
+fn view(row: &Row<DefinitionRecord>) -> Definition {
+    Definition { version: row.version, ..view_of(row) }
+}
+
+fn view_of(record: &DefinitionRecord) -> Definition {
+    Definition {
+        kind: record.kind.clone(),
+        name: record.name.clone(),
+        number: record.number,
+        version: 0,
+        entity: secret::masked(record),
+        changed_at: Some(record.changed_at),
+        changed_by: Some(record.changed_by.clone()),
+    }
+}
+
+fn view_built_in(kind: Kind, name: &str, entity: Value) -> Definition {
+    let (kind, name) = (kind.folder().to_owned(), name.to_owned());
+    Definition { kind, name, number: 0, version: 0, entity, changed_at: None, changed_by: None }
+}
+
+fn all(snapshot: &Snapshot, tenant: &TenantId) -> BTreeMap<Key, Definition> {
+    let rows = rows(snapshot, tenant);
+    let entities = entities(snapshot, tenant).into_iter();
+    entities
+        .map(|((kind, name), entity)| {
+            let key = (kind, name);
+            let found = match rows.get(&key) {
+                Some(row) => view(row),
+                None => view_built_in(kind, &key.1, entity),
+            };
+            (key, found)
+        })
+        .collect()
+}
+
+/// By kind and name.
+pub fn list(cloud: &Cloud, caller: &Caller, query: &Query) -> Result<Page<Definition>> {
+    let snapshot = cloud.state.snapshot();
+    let wanted = query.get("kind").map(kind_parse).transpose()?;
+    let cursor = |found: &Definition| format!("{}/{}", found.kind, found.name);
+    let after = query.after.as_deref().unwrap_or_default();
+    let mut items: Vec<Definition> = all(&snapshot, &caller.tenant)
+        .into_iter()
+        .filter(|((kind, name), _)| {
+            wanted.is_none_or(|wanted| wanted == *kind)
+                && query.get("name").is_none_or(|pattern| glob(pattern, name))
+        })
+        .map(|(_, found)| found)
+        .collect();
+    items.sort_by_key(cursor);
+    items.retain(|found| cursor(found).as_str() > after);
+    items.truncate(query.limit + 1);
+    let next = cut(&mut items, query.limit, cursor);
+    Ok(Page { items, next, seq: snapshot.seq })
+}
+
+pub async fn get(
+    cloud: &Cloud,
+    caller: &Caller,
+    kind: &str,
+    name: &str,
+    number: Option<u64>,
+) -> Result<Definition> {
+    let kind = kind_parse(kind)?;
+    let missing = || Error::not_found(format!("{kind} '{}'", shown(name)));
+    let snapshot = cloud.state.snapshot();
+    let found = all(&snapshot, &caller.tenant).remove(&(kind, name.to_owned())).ok_or_else(missing)?;
+    let Some(number) = number.filter(|number| *number != found.number) else { return Ok(found) };
+    let id = format!("{}@{number}", record_id(owner(kind, &caller.tenant).as_ref(), kind, name));
+    let past = cloud.state.store().get(kind::DEFINITION_PAST, &id).await?;
+    let missing = || Error::not_found(format!("number {number} of {kind} '{}'", shown(name)));
+    let past: DefinitionRecord = decode(&past.ok_or_else(missing)?.body)?;
+    Ok(view_of(&past))
+}
+
+/// A definition to be written.
+struct New {
+    key: Key,
+    entity: Value,
+}
+
+fn read(body: &CatalogueWrite) -> Result<Vec<New>> {
+    let mut faults = Faults::default();
+    let mut all = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (folder, entities) in &body.entities.0 {
+        let kind = match kind_parse(folder) {
+            Ok(kind) => kind,
+            Err(error) => {
+                faults.add(folder, error.message);
+                continue;
+            }
+        };
+        for (place, entity) in entities.iter().enumerate() {
+            let mut alone = Catalogue::default();
+            match alone.add(kind, entity.clone()) {
+                Ok(name) if seen.insert((kind, name.clone())) => {
+                    all.push(New { key: (kind, name), entity: entity.clone() });
+                }
+                Ok(name) => {
+                    faults.add(&format!("{folder}[{place}]"), format!("{kind} '{name}' is there twice"))
+                }
+                Err(error) => faults.inside(&format!("{folder}[{place}]"), Err(error)),
+            }
+        }
+    }
+    faults.done().map_err(|error| error.at("entities"))?;
+    if all.len() > CHANGES_MAX {
+        return Err(
+            Error::invalid(format!("one write changes at most {CHANGES_MAX} definitions")).at("entities")
+        );
+    }
+    Ok(all)
+}
+
+/// Errors that the new catalogue has and the old one did not.
+fn fresh_errors(old: &[Finding], new: &[Finding]) -> Result<()> {
+    let mut faults = Faults::default();
+    let bad = new.iter().filter(|finding| finding.level == Level::Error && !old.contains(finding));
+    for finding in bad.take(FAULTS_MAX) {
+        let place = if finding.path.is_empty() {
+            finding.name.clone()
+        } else {
+            format!("{}.{}", finding.name, finding.path)
+        };
+        faults.add(&place, format!("{} {}: {}", finding.kind, finding.name, finding.message));
+    }
+    faults.done()
+}
+
+pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Result<CatalogueChange> {
+    let new = read(&body)?;
+    if new.iter().any(|new| is_shared(new.key.0)) && !caller.principal.is_operator() {
+        let why = "plugin types serve every tenant; only operators write them";
+        return Err(Error::new(ErrorKind::Forbidden, why).at("entities"));
+    }
+    let snapshot = cloud.state.snapshot();
+    let rows = rows(&snapshot, &caller.tenant);
+    let before = entities(&snapshot, &caller.tenant);
+    let mut after = before.clone();
+    let mut change = CatalogueChange::default();
+    let mut kept = BTreeSet::new();
+    let mut writes = Vec::new();
+    for one in new {
+        kept.insert(one.key.clone());
+        let row = rows.get(&one.key).copied();
+        let (entity, secrets) = secret::sealed(cloud, caller, &snapshot, &one.key, one.entity, row)?;
+        let named = format!("{}/{}", one.key.0.folder(), one.key.1);
+        if row.is_some_and(|row| row.entity == entity && secret::is_same(cloud, row, &secrets)) {
+            change.unchanged += 1;
+            continue;
+        }
+        if row.is_some() {
+            change.changed.push(named)
+        } else {
+            change.created.push(named)
+        }
+        after.insert(one.key.clone(), secret::mask(entity.clone(), secrets.keys()));
+        writes.push((one.key, entity, secrets));
+    }
+    let gone: Vec<Key> = match body.replace {
+        true => rows.keys().filter(|key| !is_shared(key.0) && !kept.contains(*key)).cloned().collect(),
+        false => Vec::new(),
+    };
+    for key in &gone {
+        after.remove(key);
+        change.deleted.push(format!("{}/{}", key.0.folder(), key.1));
+    }
+    let found = sound(&before, &after)?;
+    change.warnings =
+        found.iter().filter(|one| one.level == Level::Warning).map(sentence).take(FAULTS_MAX).collect();
+    if body.dry_run || (writes.is_empty() && gone.is_empty()) {
+        return Ok(change);
+    }
+    let mut txn = fences(&snapshot, writes.iter().map(|write| &write.0).chain(&gone), &caller.tenant);
+    for (key, entity, secrets) in writes {
+        let row = rows.get(&key).copied();
+        let record = DefinitionRecord {
+            tenant: owner(key.0, &caller.tenant),
+            kind: key.0.folder().to_owned(),
+            name: key.1,
+            number: row.map_or(1, |row| row.number + 1),
+            entity,
+            secrets,
+            changed_at: cloud.now(),
+            changed_by: caller.principal.user_name.to_string(),
+        };
+        txn = put(txn, &record, row);
+    }
+    for key in &gone {
+        if let Some(row) = rows.get(key) {
+            txn = remove(txn, row);
+        }
+    }
+    let said = said(&change);
+    cloud.state.commit(journal(txn, cloud, caller, said)).await?;
+    Ok(change)
+}
+
+/// What is wrong with the catalogue as it would be; new errors are refused.
+fn sound(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Result<Vec<Finding>> {
+    if after.len() > DEFINITIONS_MAX {
+        return Err(
+            Error::invalid(format!("a catalogue has at most {DEFINITIONS_MAX} definitions")).at("entities")
+        );
+    }
+    let old = built(before).map(|catalogue| check(&catalogue)).unwrap_or_default();
+    let new = check(&built(after)?);
+    fresh_errors(&old, &new)?;
+    Ok(new)
+}
+
+fn sentence(finding: &Finding) -> String {
+    format!("{} {}: {}", finding.kind, finding.name, finding.message)
+}
+
+fn said(change: &CatalogueChange) -> String {
+    let parts = [("created", &change.created), ("changed", &change.changed), ("deleted", &change.deleted)];
+    let told = |(word, names): &(&str, &Vec<String>)| match names.as_slice() {
+        [] => None,
+        [one] => Some(format!("{one} {word}")),
+        many => Some(format!("{} {word}", many.len())),
+    };
+    parts.iter().filter_map(told).collect::<Vec<_>>().join(", ")
+}
+
+/// Makes the transaction fail when another changed the same catalogue, and others fail after it.
+fn fences<'a>(snapshot: &Snapshot, keys: impl Iterator<Item = &'a Key>, tenant: &TenantId) -> Txn {
+    let owners: BTreeSet<Option<TenantId>> = keys.map(|key| owner(key.0, tenant)).collect();
+    owners.iter().fold(Txn::new(), |txn, owner| {
+        let id = fence_id(owner.as_ref());
+        let body = encode(&crate::tables::CatalogueRecord::default());
+        match snapshot.catalogues.get(id) {
+            Some(version) => {
+                txn.check(kind::CATALOGUE, id, Some(*version)).put(kind::CATALOGUE, id, None, None, body)
+            }
+            None => txn.insert(kind::CATALOGUE, id, None, None, body),
+        }
+    })
+}
+
+fn put(txn: Txn, record: &DefinitionRecord, before: Option<&Row<DefinitionRecord>>) -> Txn {
+    let tenant = record.tenant.as_ref().map(TenantId::as_str);
+    let kind = Kind::ALL.into_iter().find(|kind| kind.folder() == record.kind).unwrap_or(Kind::Service);
+    let id = record_id(record.tenant.as_ref(), kind, &record.name);
+    let txn = txn.put(kind::DEFINITION, &id, tenant, None, encode(record));
+    let Some(before) = before else { return txn };
+    let txn = txn.put(
+        kind::DEFINITION_PAST,
+        &format!("{id}@{}", before.number),
+        tenant,
+        None,
+        encode(before.as_ref()),
+    );
+    match before.number.checked_sub(PAST_KEPT).filter(|old| *old > 0) {
+        Some(old) => txn.delete(kind::DEFINITION_PAST, &format!("{id}@{old}"), None),
+        None => txn,
+    }
+}
+
+fn remove(txn: Txn, row: &Row<DefinitionRecord>) -> Txn {
+    let kind = Kind::ALL.into_iter().find(|kind| kind.folder() == row.kind).unwrap_or(Kind::Service);
+    let id = record_id(row.tenant.as_ref(), kind, &row.name);
+    let first = row.number.saturating_sub(PAST_KEPT).max(1);
+    let txn = txn.delete(kind::DEFINITION, &id, Some(row.version));
+    (first..row.number)
+        .fold(txn, |txn, number| txn.delete(kind::DEFINITION_PAST, &format!("{id}@{number}"), None))
+}
+
+fn journal(txn: Txn, cloud: &Cloud, caller: &Caller, message: String) -> Txn {
+    let name = caller.tenant_name.as_str();
+    let line = Line {
+        tenant: Some(&caller.tenant),
+        what: "catalogue.change",
+        kind: kind::CATALOGUE,
+        id: caller.tenant.as_str(),
+        name,
+        message,
+    };
+    history::journal(txn, cloud.now(), &caller.actor(), line)
+}
+
+pub async fn delete(cloud: &Cloud, caller: &Caller, kind: &str, name: &str, seen: Option<i64>) -> Result<()> {
+    let kind = kind_parse(kind)?;
+    if is_shared(kind) && !caller.principal.is_operator() {
+        return Err(Error::new(ErrorKind::Forbidden, "only operators delete plugin types"));
+    }
+    let snapshot = cloud.state.snapshot();
+    let key = (kind, name.to_owned());
+    let rows = rows(&snapshot, &caller.tenant);
+    let before = entities(&snapshot, &caller.tenant);
+    let Some(row) = rows.get(&key) else {
+        return Err(match before.contains_key(&key) {
+            true => Error::conflict(format!("the {kind} '{name}' comes with the software")),
+            false => Error::not_found(format!("{kind} '{}'", shown(name))),
+        });
+    };
+    version_check(seen, row.version, "definition")?;
+    let mut after = before.clone();
+    after.remove(&key);
+    sound(&before, &after)
+        .map_err(|error| Error::conflict(format!("the {kind} '{name}' is in use: {}", error.message)))?;
+    let txn = remove(fences(&snapshot, [&key].into_iter(), &caller.tenant), row);
+    let txn = journal(txn, cloud, caller, format!("{}/{name} deleted", kind.folder()));
+    cloud.state.commit(txn).await.map(drop)
+}
+
+/// Deletes the catalogue of a tenant with the tenant.
+pub(super) fn forget(txn: Txn, snapshot: &Snapshot, tenant: &TenantId) -> Txn {
+    let own = snapshot.definitions.get(&Some(tenant.clone())).into_iter().flatten();
+    let txn = own.fold(txn, |txn, (_, row)| remove(txn, row));
+    match snapshot.catalogues.contains_key(tenant.as_str()) {
+        true => txn.delete(kind::CATALOGUE, tenant, None),
+        false => txn,
+    }
+}

@@ -1,0 +1,108 @@
+//! Secrets in providers: sealed where they are kept, never shown.
+
+use std::collections::BTreeMap;
+
+use api::catalogue::SECRET_KEPT;
+use model::{Error, Result, TenantId};
+use serde_json::{Map, Value};
+use template::Kind;
+
+use super::{Key, entities};
+use crate::cloud::{Caller, Cloud};
+use crate::state::{Row, Snapshot};
+use crate::tables::DefinitionRecord;
+
+/// Where a provider's fields are.
+const FIELDS: &str = "provisioner";
+/// Fields of these names are secret whatever a type says, for types that nobody described.
+const ALWAYS: [&str; 6] = ["api_password", "api_secret", "password", "secret", "ssh_key", "ssh_password"];
+
+fn context(tenant: Option<&TenantId>, name: &str, field: &str) -> String {
+    format!("provider {} {name} {field}", tenant.map_or("-", TenantId::as_str))
+}
+
+/// Whether the provider's type says that a field is secret.
+fn is_secret(known: &BTreeMap<Key, Value>, kind: &str, field: &str) -> bool {
+    let schema = known.get(&(Kind::ProviderType, kind.to_owned())).and_then(|kind| {
+        let side = |side: &str| kind.pointer(&format!("/parameters/{side}/fields/{field}"));
+        side("admin").or_else(|| side("user"))
+    });
+    let says = |schema: &Value| {
+        schema.get("sensitive").and_then(Value::as_bool) == Some(true)
+            || schema.get("type").and_then(Value::as_str) == Some("password")
+    };
+    ALWAYS.contains(&field) || schema.is_some_and(says)
+}
+
+/// The entity without its secrets, and those sealed.
+pub fn sealed(
+    cloud: &Cloud,
+    caller: &Caller,
+    snapshot: &Snapshot,
+    key: &Key,
+    mut entity: Value,
+    before: Option<&Row<DefinitionRecord>>,
+) -> Result<(Value, BTreeMap<String, String>)> {
+    let mut secrets = BTreeMap::new();
+    if key.0 != Kind::Provider {
+        return Ok((entity, secrets));
+    }
+    let kind = entity.get("providertype").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let known = entities(snapshot, &caller.tenant);
+    let Some(fields) = entity.get_mut(FIELDS).and_then(Value::as_object_mut) else {
+        return Ok((entity, secrets));
+    };
+    let names: Vec<String> = fields.keys().filter(|field| is_secret(&known, &kind, field)).cloned().collect();
+    for field in names {
+        let Some(value) = fields.remove(&field).and_then(text) else { continue };
+        let place = format!("providers/{}.{FIELDS}.{field}", key.1);
+        let sealed = match value.as_str() {
+            SECRET_KEPT => before.and_then(|row| row.secrets.get(&field)).cloned().ok_or_else(|| {
+                Error::invalid(format!("there is no secret that could be kept as '{field}'")).at(&place)
+            })?,
+            value => cloud.master.seal(&context(Some(&caller.tenant), &key.1, &field), value.as_bytes()),
+        };
+        secrets.insert(field, sealed);
+    }
+    Ok((entity, secrets))
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text).filter(|text| !text.is_empty()),
+        Value::Null => None,
+        other => Some(other.to_string()),
+    }
+}
+
+/// Whether the same secrets are kept already.
+pub fn is_same(cloud: &Cloud, row: &DefinitionRecord, new: &BTreeMap<String, String>) -> bool {
+    let open = |field: &str, sealed: &str| {
+        cloud.master.unseal(&context(row.tenant.as_ref(), &row.name, field), sealed).ok()
+    };
+    row.secrets.len() == new.len()
+        && new.iter().all(|(field, sealed)| {
+            let kept = row.secrets.get(field);
+            kept == Some(sealed)
+                || kept
+                    .and_then(|kept| open(field, kept))
+                    .is_some_and(|kept| Some(kept) == open(field, sealed))
+        })
+}
+
+/// As users see it.
+pub fn masked(record: &DefinitionRecord) -> Value {
+    mask(record.entity.clone(), record.secrets.keys())
+}
+
+pub fn mask<'a>(mut entity: Value, secrets: impl Iterator<Item = &'a String>) -> Value {
+    for field in secrets {
+        if let Some(entity) = entity.as_object_mut() {
+            let fields = entity.entry(FIELDS).or_insert_with(|| Value::Object(Map::new()));
+            if let Some(fields) = fields.as_object_mut() {
+                fields.insert(field.clone(), SECRET_KEPT.into());
+            }
+        }
+    }
+    entity
+}

@@ -1,0 +1,126 @@
+//! The catalogue over REST.
+
+use api::{CatalogueWrite, Entities, ListQuery};
+use model::{ErrorKind, Role};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+fn write(entities: Value) -> CatalogueWrite {
+    CatalogueWrite { entities: serde_json::from_value(entities).unwrap(), replace: false, dry_run: false }
+}
+
+/// A template with all that it needs.
+fn whole() -> Value {
+    json!({
+        "providers": [{"name": "lab", "providertype": "hosts", "provisioner": {"hosts": "192.0.2.1", "ssh_key": "very secret"}}],
+        "hardwaretypes": [{"name": "small", "providermap": {"lab": {"flavor": "any"}}}],
+        "imagetypes": [{"name": "debian", "providermap": {"lab": {"image": "any"}}}],
+        "services": [{"name": "web", "provisioner": {"actions": {"install": {"type": "shell", "fields": {"code": "true"}}}}}],
+        "clustertemplates": [{"name": "site", "defaults": {"services": ["web"], "provider": "lab", "hardwaretype": "small", "imagetype": "debian"}}]
+    })
+}
+
+#[tokio::test]
+async fn definitions_are_written_together_numbered_and_kept() {
+    let world = World::new().await;
+    let admin = world.user("mine", Role::Admin).await;
+    let made = admin.catalogue_write(&write(whole())).await.unwrap();
+    assert_eq!((made.created.len(), made.changed.len(), made.unchanged), (5, 0, 0), "{made:?}");
+    let again = admin.catalogue_write(&write(whole())).await.unwrap();
+    assert_eq!((again.created.len(), again.changed.len(), again.unchanged), (0, 0, 5), "{again:?}");
+    let other = json!({"services": [{"name": "web", "description": "another"}]});
+    let dry = CatalogueWrite { dry_run: true, ..write(other.clone()) };
+    assert_eq!(admin.catalogue_write(&dry).await.unwrap().changed, ["services/web"]);
+    assert_eq!(admin.definition_get("services", "web", None).await.unwrap().number, 1);
+    admin.catalogue_write(&write(other)).await.unwrap();
+    let now = admin.definition_get("services", "web", None).await.unwrap();
+    assert_eq!((now.number, &now.entity["description"]), (2, &json!("another")));
+    let past = admin.definition_get("services", "web", Some(1)).await.unwrap();
+    assert_eq!(
+        (past.number, &past.entity["provisioner"]["actions"]["install"]["type"]),
+        (1, &json!("shell"))
+    );
+    let missing = admin.definition_get("services", "web", Some(9)).await.unwrap_err();
+    assert_eq!(missing.message, "there is no number 9 of service 'web'");
+    // Others see nothing of it, but what comes with the software.
+    let neighbour = world.user("other", Role::Admin).await;
+    let seen = neighbour.definition_list(&ListQuery::new()).await.unwrap();
+    let names: Vec<String> = seen.items.iter().map(|one| format!("{}/{}", one.kind, one.name)).collect();
+    assert_eq!(names, ["automatortypes/shell", "providertypes/hosts"]);
+    let page = admin.definition_list(&ListQuery::new().limit(3)).await.unwrap();
+    let rest = admin.definition_list(&ListQuery::new().after(page.next.as_deref().unwrap())).await.unwrap();
+    assert_eq!((page.items.len(), rest.items.len()), (3, 4));
+}
+
+#[tokio::test]
+async fn what_dangles_is_refused_with_all_of_it() {
+    let world = World::new().await;
+    let admin = world.user("mine", Role::Admin).await;
+    let mut broken = whole();
+    broken["clustertemplates"][0]["defaults"]["services"] = json!(["web", "ghost"]);
+    broken["clustertemplates"][0]["defaults"]["provider"] = json!("moon");
+    let refused = admin.catalogue_write(&write(broken)).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Invalid);
+    let told: Vec<String> = refused.faults().iter().map(|fault| fault.message.clone()).collect();
+    assert!(
+        told.iter().any(|one| one.contains("ghost")) && told.iter().any(|one| one.contains("moon")),
+        "{told:?}"
+    );
+    assert!(admin.definition_get("services", "web", None).await.is_err(), "nothing was written");
+    admin.catalogue_write(&write(whole())).await.unwrap();
+    let used = admin.definition_delete("services", "web", None).await.unwrap_err();
+    assert_eq!(used.kind, ErrorKind::Conflict);
+    assert!(used.message.starts_with("the service 'web' is in use"), "{}", used.message);
+    admin.definition_delete("clustertemplates", "site", None).await.unwrap();
+    admin.definition_delete("services", "web", None).await.unwrap();
+    for (entities, word) in [
+        (json!({"moons": []}), "moons"),
+        (json!({"services": [{"name": "a b"}]}), "no name"),
+        (json!({"services": [{"name": "a"}, {"name": "a"}]}), "twice"),
+        (json!({"services": [7]}), "JSON object"),
+    ] {
+        let refused = admin.catalogue_write(&write(entities)).await.unwrap_err();
+        assert!(refused.to_string().contains(word), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_kept_and_never_shown() {
+    let world = World::new().await;
+    let admin = world.user("mine", Role::Admin).await;
+    admin.catalogue_write(&write(whole())).await.unwrap();
+    let shown = admin.definition_get("providers", "lab", None).await.unwrap();
+    assert_eq!(shown.entity["provisioner"]["ssh_key"], "(kept)");
+    let export = admin.catalogue_export().await.unwrap();
+    assert!(!serde_json::to_string(&export).unwrap().contains("very secret"));
+    for record in world.cloud.state.store().list("definition").await.unwrap() {
+        assert!(!record.body.text().contains("very secret"));
+    }
+    // What was exported can be written back, and changes nothing.
+    let own = ["providers", "hardwaretypes", "imagetypes", "services", "clustertemplates"];
+    let back = Entities(export.0.into_iter().filter(|(kind, _)| own.contains(&kind.as_str())).collect());
+    let again = CatalogueWrite { entities: back, replace: true, dry_run: false };
+    assert_eq!(admin.catalogue_write(&again).await.unwrap().unchanged, 5);
+    let stranger = json!({"providers": [{"name": "new", "providertype": "hosts", "provisioner": {"hosts": "a", "ssh_key": "(kept)"}}]});
+    let refused = admin.catalogue_write(&write(stranger)).await.unwrap_err();
+    assert_eq!(refused.message, "there is no secret that could be kept as 'ssh_key'");
+}
+
+#[tokio::test]
+async fn plugin_types_are_the_operators_and_replacing_deletes_the_rest() {
+    let world = World::new().await;
+    let admin = world.user("mine", Role::Admin).await;
+    let kind = json!({"providertypes": [{"name": "moon", "parameters": {"admin": {"fields": {"api_password": {"label": "x", "type": "password"}}}}}]});
+    assert_eq!(admin.catalogue_write(&write(kind.clone())).await.unwrap_err().kind, ErrorKind::Forbidden);
+    world.admin.catalogue_write(&write(kind)).await.unwrap();
+    assert_eq!(admin.definition_get("providertypes", "moon", None).await.unwrap().number, 1);
+    let built_in = world.admin.definition_delete("providertypes", "hosts", None).await.unwrap_err();
+    assert_eq!(built_in.message, "the provider type 'hosts' comes with the software");
+    admin.catalogue_write(&write(whole())).await.unwrap();
+    let less = json!({"services": [{"name": "only"}]});
+    let replaced = admin.catalogue_write(&CatalogueWrite { replace: true, ..write(less) }).await.unwrap();
+    assert_eq!((replaced.created, replaced.deleted.len()), (vec!["services/only".to_owned()], 5));
+    let history = admin.event_list(&ListQuery::new().with("subject", "catalogue/mine")).await.unwrap();
+    assert_eq!(history.items[0].message, "services/only created, 5 deleted");
+}
