@@ -74,6 +74,10 @@ async fn what_dangles_is_refused_with_all_of_it() {
     assert!(used.message.starts_with("the service 'web' is in use"), "{}", used.message);
     admin.definition_delete("clustertemplates", "site", None).await.unwrap();
     admin.definition_delete("services", "web", None).await.unwrap();
+    let foreign =
+        json!({"services": [{"name": "db", "provisioner": {"actions": {"install": {"type": "chef-solo"}}}}]});
+    let taken = admin.catalogue_write(&write(foreign)).await.unwrap();
+    assert_eq!(taken.warnings, ["service db: automator type 'chef-solo' does not exist"]);
     for (entities, word) in [
         (json!({"moons": []}), "moons"),
         (json!({"services": [{"name": "a b"}]}), "no name"),

@@ -227,10 +227,19 @@ fn read(body: &CatalogueWrite) -> Result<Vec<New>> {
     Ok(all)
 }
 
+/// Names a plugin that no operator described. It can be written; whether a provisioner knows it shows later.
+fn is_plugin_unknown(finding: &Finding) -> bool {
+    finding.path == "providertype" || finding.path.ends_with(".type")
+}
+
+fn is_bad(finding: &Finding) -> bool {
+    finding.level == Level::Error && !is_plugin_unknown(finding)
+}
+
 /// Errors that the new catalogue has and the old one did not.
 fn fresh_errors(old: &[Finding], new: &[Finding]) -> Result<()> {
     let mut faults = Faults::default();
-    let bad = new.iter().filter(|finding| finding.level == Level::Error && !old.contains(finding));
+    let bad = new.iter().filter(|finding| is_bad(finding) && !old.contains(finding));
     for finding in bad.take(FAULTS_MAX) {
         let place = if finding.path.is_empty() {
             finding.name.clone()
@@ -281,8 +290,7 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
         change.deleted.push(format!("{}/{}", key.0.folder(), key.1));
     }
     let found = sound(&before, &after)?;
-    change.warnings =
-        found.iter().filter(|one| one.level == Level::Warning).map(sentence).take(FAULTS_MAX).collect();
+    change.warnings = found.iter().filter(|one| !is_bad(one)).map(sentence).take(FAULTS_MAX).collect();
     if body.dry_run || (writes.is_empty() && gone.is_empty()) {
         return Ok(change);
     }
