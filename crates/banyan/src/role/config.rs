@@ -354,7 +354,7 @@ mod tests {
         let example = rest.split_once("```").expect("the end of the example").0;
         let file: RootFile = toml::from_str(&format!("data = \"d\"\nnames = []\n{example}")).unwrap();
         let config = file.object.expect("the section").config(Path::new("d"));
-        assert!(config.tls.is_some_and(|files| files.key.ends_with("s3.key")));
+        assert!(config.unwrap().tls.is_some_and(|files| files.key.ends_with("s3.key")));
         for key in keys::<ObjectFile>() {
             assert!(example.contains(&format!("\n{key} = ")), "'{key}' does not stand in docs/buckets.md");
         }

@@ -369,13 +369,13 @@ fn put(txn: Txn, record: &DefinitionRecord, before: Option<&Row<DefinitionRecord
     let Some(before) = before else { return txn };
     let txn = txn.put(
         kind::DEFINITION_PAST,
-        &format!("{id}@{}", before.number),
+        format!("{id}@{}", before.number),
         tenant,
         None,
         encode(before.as_ref()),
     );
     match before.number.checked_sub(PAST_KEPT).filter(|old| *old > 0) {
-        Some(old) => txn.delete(kind::DEFINITION_PAST, &format!("{id}@{old}"), None),
+        Some(old) => txn.delete(kind::DEFINITION_PAST, format!("{id}@{old}"), None),
         None => txn,
     }
 }
@@ -386,7 +386,7 @@ fn remove(txn: Txn, row: &Row<DefinitionRecord>) -> Txn {
     let first = row.number.saturating_sub(PAST_KEPT).max(1);
     let txn = txn.delete(kind::DEFINITION, &id, Some(row.version));
     (first..row.number)
-        .fold(txn, |txn, number| txn.delete(kind::DEFINITION_PAST, &format!("{id}@{number}"), None))
+        .fold(txn, |txn, number| txn.delete(kind::DEFINITION_PAST, format!("{id}@{number}"), None))
 }
 
 fn journal(txn: Txn, cloud: &Cloud, caller: &Caller, message: String) -> Txn {
