@@ -350,13 +350,19 @@ mod tests {
     #[test]
     fn the_settings_of_buckets_are_as_documented() {
         let text = include_str!("../../../../docs/buckets.md");
-        let (_, rest) = text.split_once("```toml\n").expect("an example");
+        let (_, rest) = text.split_once("```toml\n[object]\n").expect("an example");
         let example = rest.split_once("```").expect("the end of the example").0;
-        let file: RootFile = toml::from_str(&format!("data = \"d\"\nnames = []\n{example}")).unwrap();
+        let file: RootFile =
+            toml::from_str(&format!("data = \"d\"\nnames = []\n[object]\n{example}")).unwrap();
         let config = file.object.expect("the section").config(Path::new("d"));
         assert!(config.unwrap().tls.is_some_and(|files| files.key.ends_with("s3.key")));
         for key in keys::<ObjectFile>() {
-            assert!(example.contains(&format!("\n{key} = ")), "'{key}' does not stand in docs/buckets.md");
+            let shown = [format!("\n{key} = "), format!("[object.{key}]")];
+            let example = format!("\n{example}");
+            assert!(
+                shown.iter().any(|shown| example.contains(shown)),
+                "'{key}' does not stand in docs/buckets.md"
+            );
         }
     }
 
