@@ -265,7 +265,7 @@ async fn shown(address: std::net::SocketAddr, me: &link::Credentials) -> Option<
         .with_root_certificates(roots)
         .with_client_auth_cert(vec![der(&me.cert)], key)
         .unwrap();
-    let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let socket = tokio::net::TcpStream::connect(address).await.ok()?;
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let tls = connector.connect("localhost".try_into().unwrap(), socket).await.ok()?;
     Some(tls.get_ref().1.peer_certificates()?[0].to_vec())
