@@ -122,6 +122,14 @@ async fn plugin_types_are_the_operators_and_replacing_deletes_the_rest() {
     let built_in = world.admin.definition_delete("providertypes", "hosts", None).await.unwrap_err();
     assert_eq!(built_in.message, "the provider type 'hosts' comes with the software");
     admin.catalogue_write(&write(whole())).await.unwrap();
+    // A field that the same write calls secret, in the loose way of old files, is one.
+    let both = json!({
+        "providertypes": [{"name": "mars", "parameters": {"admin": {"fields": {"a/b": {"label": "x", "type": "text", "sensitive": "true"}}}}}],
+        "providers": [{"name": "red", "providertype": "mars", "provisioner": {"a/b": "very secret"}}]
+    });
+    world.admin.catalogue_write(&write(both)).await.unwrap();
+    let shown = world.admin.definition_get("providers", "red", None).await.unwrap();
+    assert_eq!(shown.entity["provisioner"]["a/b"], "(kept)");
     let less = json!({"services": [{"name": "only"}]});
     let replaced = admin.catalogue_write(&CatalogueWrite { replace: true, ..write(less) }).await.unwrap();
     assert_eq!((replaced.created, replaced.deleted.len()), (vec!["services/only".to_owned()], 5));

@@ -59,6 +59,13 @@ pub struct ResourceType {
 }
 
 impl PluginType {
+    /// Whether a field must not be shown.
+    pub fn is_secret(&self, field: &str) -> bool {
+        let sides = [&self.parameters.admin, &self.parameters.user];
+        let mut schemas = sides.into_iter().filter_map(|side| side.fields.get(field));
+        schemas.any(|schema| schema.sensitive || schema.kind == "password")
+    }
+
     /// The fields that a request with `given` may set and does, parted into plain and sensitive ones.
     /// What is no field of a user's, nor an administrator's that may be overridden, is left out.
     pub fn fields_grouped(&self, given: &Other) -> (Other, Other) {

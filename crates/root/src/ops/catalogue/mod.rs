@@ -56,8 +56,8 @@ fn owner(kind: Kind, tenant: &TenantId) -> Option<TenantId> {
     (!is_shared(kind)).then(|| tenant.clone())
 }
 
-fn record_id(owner: Option<&TenantId>, kind: Kind, name: &str) -> String {
-    format!("{}/{}/{name}", owner.map_or("-", TenantId::as_str), kind.folder())
+fn record_id(owner: Option<&TenantId>, folder: &str, name: &str) -> String {
+    format!("{}/{folder}/{name}", fence_id(owner))
 }
 
 /// The fence of a tenant's catalogue, or of what serves all.
@@ -180,7 +180,7 @@ pub async fn get(
     let snapshot = cloud.state.snapshot();
     let found = all(&snapshot, &caller.tenant).remove(&(kind, name.to_owned())).ok_or_else(missing)?;
     let Some(number) = number.filter(|number| *number != found.number) else { return Ok(found) };
-    let id = format!("{}@{number}", record_id(owner(kind, &caller.tenant).as_ref(), kind, name));
+    let id = format!("{}@{number}", record_id(owner(kind, &caller.tenant).as_ref(), kind.folder(), name));
     let past = cloud.state.store().get(kind::DEFINITION_PAST, &id).await?;
     let missing = || Error::not_found(format!("number {number} of {kind} '{}'", shown(name)));
     let past: DefinitionRecord = decode(&past.ok_or_else(missing)?.body)?;
@@ -260,14 +260,18 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
     let snapshot = cloud.state.snapshot();
     let rows = rows(&snapshot, &caller.tenant);
     let before = entities(&snapshot, &caller.tenant);
+    // What the same write says of a plugin counts, too.
     let mut after = before.clone();
+    after.extend(new.iter().map(|one| (one.key.clone(), one.entity.clone())));
+    let known = after.clone();
     let mut change = CatalogueChange::default();
     let mut kept = BTreeSet::new();
     let mut writes = Vec::new();
     for one in new {
         kept.insert(one.key.clone());
         let row = rows.get(&one.key).copied();
-        let (entity, secrets) = secret::sealed(cloud, caller, &snapshot, &one.key, one.entity, row)?;
+        let (entity, secrets) = secret::sealed(cloud, caller, &known, &one.key, one.entity, row)?;
+        after.insert(one.key.clone(), secret::mask(entity.clone(), secrets.keys()));
         let named = format!("{}/{}", one.key.0.folder(), one.key.1);
         if row.is_some_and(|row| row.entity == entity && secret::is_same(cloud, row, &secrets)) {
             change.unchanged += 1;
@@ -278,7 +282,6 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
         } else {
             change.created.push(named)
         }
-        after.insert(one.key.clone(), secret::mask(entity.clone(), secrets.keys()));
         writes.push((one.key, entity, secrets));
     }
     let gone: Vec<Key> = match body.replace {
@@ -363,8 +366,7 @@ fn fences<'a>(snapshot: &Snapshot, keys: impl Iterator<Item = &'a Key>, tenant: 
 
 fn put(txn: Txn, record: &DefinitionRecord, before: Option<&Row<DefinitionRecord>>) -> Txn {
     let tenant = record.tenant.as_ref().map(TenantId::as_str);
-    let kind = Kind::ALL.into_iter().find(|kind| kind.folder() == record.kind).unwrap_or(Kind::Service);
-    let id = record_id(record.tenant.as_ref(), kind, &record.name);
+    let id = record_id(record.tenant.as_ref(), &record.kind, &record.name);
     let txn = txn.put(kind::DEFINITION, &id, tenant, None, encode(record));
     let Some(before) = before else { return txn };
     let txn = txn.put(
@@ -381,8 +383,7 @@ fn put(txn: Txn, record: &DefinitionRecord, before: Option<&Row<DefinitionRecord
 }
 
 fn remove(txn: Txn, row: &Row<DefinitionRecord>) -> Txn {
-    let kind = Kind::ALL.into_iter().find(|kind| kind.folder() == row.kind).unwrap_or(Kind::Service);
-    let id = record_id(row.tenant.as_ref(), kind, &row.name);
+    let id = record_id(row.tenant.as_ref(), &row.kind, &row.name);
     let first = row.number.saturating_sub(PAST_KEPT).max(1);
     let txn = txn.delete(kind::DEFINITION, &id, Some(row.version));
     (first..row.number)

@@ -6,10 +6,11 @@ use api::catalogue::SECRET_KEPT;
 use model::{Error, Result, TenantId};
 use serde_json::{Map, Value};
 use template::Kind;
+use template::entity::PluginType;
 
-use super::{Key, entities};
+use super::Key;
 use crate::cloud::{Caller, Cloud};
-use crate::state::{Row, Snapshot};
+use crate::state::Row;
 use crate::tables::DefinitionRecord;
 
 /// Where a provider's fields are.
@@ -21,24 +22,16 @@ fn context(tenant: Option<&TenantId>, name: &str, field: &str) -> String {
     format!("provider {} {name} {field}", tenant.map_or("-", TenantId::as_str))
 }
 
-/// Whether the provider's type says that a field is secret.
-fn is_secret(known: &BTreeMap<Key, Value>, kind: &str, field: &str) -> bool {
-    let schema = known.get(&(Kind::ProviderType, kind.to_owned())).and_then(|kind| {
-        let side = |side: &str| kind.pointer(&format!("/parameters/{side}/fields/{field}"));
-        side("admin").or_else(|| side("user"))
-    });
-    let says = |schema: &Value| {
-        schema.get("sensitive").and_then(Value::as_bool) == Some(true)
-            || schema.get("type").and_then(Value::as_str) == Some("password")
-    };
-    ALWAYS.contains(&field) || schema.is_some_and(says)
+/// Whether a field is secret; `kind` is the provider's type, where somebody described it.
+fn is_secret(kind: Option<&PluginType>, field: &str) -> bool {
+    ALWAYS.contains(&field) || kind.is_some_and(|kind| kind.is_secret(field))
 }
 
-/// The entity without its secrets, and those sealed.
+/// The entity without its secrets, and those sealed. `known` is the catalogue as it is meant to be.
 pub fn sealed(
     cloud: &Cloud,
     caller: &Caller,
-    snapshot: &Snapshot,
+    known: &BTreeMap<Key, Value>,
     key: &Key,
     mut entity: Value,
     before: Option<&Row<DefinitionRecord>>,
@@ -48,11 +41,11 @@ pub fn sealed(
         return Ok((entity, secrets));
     }
     let kind = entity.get("providertype").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let known = entities(snapshot, &caller.tenant);
+    let kind = known.get(&(Kind::ProviderType, kind)).cloned().map(template::entity::read).transpose()?;
     let Some(fields) = entity.get_mut(FIELDS).and_then(Value::as_object_mut) else {
         return Ok((entity, secrets));
     };
-    let names: Vec<String> = fields.keys().filter(|field| is_secret(&known, &kind, field)).cloned().collect();
+    let names: Vec<String> = fields.keys().filter(|field| is_secret(kind.as_ref(), field)).cloned().collect();
     for field in names {
         let Some(value) = fields.remove(&field).and_then(text) else { continue };
         let place = format!("providers/{}.{FIELDS}.{field}", key.1);
