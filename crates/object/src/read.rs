@@ -162,8 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::record::version::Head;
-    use crate::record::{Blob, Hold};
+    use crate::record::Blob;
 
     fn version(sizes: &[u64], multipart: bool) -> Version {
         let owner = crate::identity::Account { id: "o".into(), name: "o".into() };
@@ -173,30 +172,11 @@ mod tests {
             part,
             checksum: None,
         });
-        Version {
-            head: Head {
-                seq: 1,
-                null: true,
-                marker: false,
-                size: sizes.iter().sum(),
-                modified: 0,
-                etag: String::new(),
-                storage_class: None,
-                owner,
-                checksum: None,
-            },
-            blobs: blobs.collect(),
-            multipart,
-            upload: None,
-            headers: Vec::new(),
-            metadata: Vec::new(),
-            tags: Vec::new(),
-            acl: None,
-            seal: None,
-            retention: None,
-            hold: Hold::Unset,
-            checksum: None,
-        }
+        let mut version = Version::empty(owner);
+        version.head.size = sizes.iter().sum();
+        version.blobs = blobs.collect();
+        version.multipart = multipart;
+        version
     }
 
     #[test]

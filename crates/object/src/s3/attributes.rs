@@ -4,11 +4,12 @@ use s3s::S3Response;
 use s3s::dto::*;
 
 use super::object::{count, refuse_encryption, signed, version_id};
+use super::shape::customer;
 use super::{Answer, Req};
 use crate::fault::Fault;
 use crate::http::amend::PlainETag;
 use crate::record::Version;
-use crate::seal::{self, CustomerKey};
+use crate::seal;
 use crate::service::{Records, Service};
 use crate::{checksum, time, version};
 
@@ -21,11 +22,7 @@ pub async fn get_object_attributes(
 ) -> Answer<GetObjectAttributesOutput> {
     let input = &req.input;
     refuse_encryption(&req.headers)?;
-    let customer = CustomerKey::of(
-        input.sse_customer_algorithm.as_deref(),
-        input.sse_customer_key.as_deref(),
-        input.sse_customer_key_md5.as_deref(),
-    )?;
+    let customer = customer!(input)?;
     let view = service.engine.read().map_err(Fault::from)?;
     let bucket = view.bucket(&input.bucket)?;
     let found = version::find(&view, bucket.id, &input.key, input.version_id.as_deref())?;

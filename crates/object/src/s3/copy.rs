@@ -6,6 +6,7 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Response};
 
 use super::object::{Change, Made, owned, version_id};
+use super::shape::customer;
 use super::{Answer, Req};
 use crate::checksum::{self, Algorithm, Asked, Hasher};
 use crate::condition::{Reading, Writing};
@@ -119,11 +120,7 @@ fn wish(input: &CopyObjectInput) -> Result<Wish> {
     Ok(Wish {
         algorithm: input.server_side_encryption.clone(),
         kms_key: input.ssekms_key_id.clone(),
-        customer: CustomerKey::of(
-            input.sse_customer_algorithm.as_deref(),
-            input.sse_customer_key.as_deref(),
-            input.sse_customer_key_md5.as_deref(),
-        )?,
+        customer: customer!(input)?,
     })
 }
 

@@ -6,6 +6,7 @@ use s3s::{S3ErrorCode, S3Request, S3Response, StdError};
 
 use super::copy::{Origin, origin};
 use super::object::{new_version_id, owned, version_id};
+use super::shape::customer;
 use super::{Answer, Req, list, shape};
 use crate::access::acl;
 use crate::checksum::{self, Algorithm, Asked};
@@ -36,11 +37,7 @@ pub async fn create_multipart_upload(
     let wish = Wish {
         algorithm: input.server_side_encryption,
         kms_key: input.ssekms_key_id,
-        customer: CustomerKey::of(
-            input.sse_customer_algorithm.as_deref(),
-            input.sse_customer_key.as_deref(),
-            input.sse_customer_key_md5.as_deref(),
-        )?,
+        customer: customer!(input)?,
     };
     let sealing = wish.sealing(&service.identity.root_key(), &bucket)?;
     let initiator = caller.principal.map_or_else(|| bucket.owner.clone(), |principal| principal.account);
@@ -121,11 +118,7 @@ fn promised(upload: &record::Upload) -> (Option<ChecksumAlgorithm>, Option<Check
 
 pub async fn upload_part(service: &Service, mut req: Req<UploadPartInput>) -> Answer<UploadPartOutput> {
     let input = &mut req.input;
-    let customer = CustomerKey::of(
-        input.sse_customer_algorithm.as_deref(),
-        input.sse_customer_key.as_deref(),
-        input.sse_customer_key_md5.as_deref(),
-    )?;
+    let customer = customer!(input)?;
     let target = Target::find(service, &input.bucket, &input.key, &input.upload_id, input.part_number)?;
     let key = target.open(service, customer.as_ref())?;
     let body = input.body.take().unwrap_or_else(|| s3s::Body::empty().into());
@@ -155,11 +148,7 @@ pub async fn upload_part_copy(
     req: Req<UploadPartCopyInput>,
 ) -> Answer<UploadPartCopyOutput> {
     let input = req.input;
-    let customer = CustomerKey::of(
-        input.sse_customer_algorithm.as_deref(),
-        input.sse_customer_key.as_deref(),
-        input.sse_customer_key_md5.as_deref(),
-    )?;
+    let customer = customer!(input)?;
     let target = Target::find(service, &input.bucket, &input.key, &input.upload_id, input.part_number)?;
     let key = target.open(service, customer.as_ref())?;
     let origin = origin!(service, input);
@@ -299,11 +288,7 @@ pub async fn complete_multipart_upload(
     let location = location(&req);
     let input = req.input;
     let condition = Writing { if_match: input.if_match, if_none_match: input.if_none_match };
-    let customer = CustomerKey::of(
-        input.sse_customer_algorithm.as_deref(),
-        input.sse_customer_key.as_deref(),
-        input.sse_customer_key_md5.as_deref(),
-    )?;
+    let customer = customer!(input)?;
     let root = service.identity.root_key();
     let owner = service.engine.read().map_err(Fault::from)?.bucket(&input.bucket)?.owner;
     let quota = service.identity.quota(&owner.id).await;

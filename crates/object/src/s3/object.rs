@@ -7,6 +7,7 @@ use http::header::{ETAG, HeaderValue, LAST_MODIFIED};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Response};
 
+use super::shape::customer;
 use super::{Answer, Req};
 use crate::access::ownership;
 use crate::condition::{Reading, Verdict, Writing};
@@ -129,11 +130,7 @@ fn wish(input: &mut PutObjectInput) -> Result<Wish> {
     Ok(Wish {
         algorithm: input.server_side_encryption.take(),
         kms_key: input.ssekms_key_id.take(),
-        customer: CustomerKey::of(
-            input.sse_customer_algorithm.as_deref(),
-            input.sse_customer_key.as_deref(),
-            input.sse_customer_key_md5.as_deref(),
-        )?,
+        customer: customer!(input)?,
     })
 }
 
@@ -176,11 +173,7 @@ macro_rules! asked {
             },
             range: input.range.as_ref(),
             part: input.part_number,
-            customer: CustomerKey::of(
-                input.sse_customer_algorithm.as_deref(),
-                input.sse_customer_key.as_deref(),
-                input.sse_customer_key_md5.as_deref(),
-            )?,
+            customer: customer!(input)?,
             checksums: input.checksum_mode.is_some(),
             headers: &$req.headers,
         }
