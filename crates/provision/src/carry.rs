@@ -62,7 +62,7 @@ impl Carrier {
             let provider =
                 self.providers.get(kind).ok_or_else(|| unknown("provider", kind, &self.providers))?;
             let resources = Resources::new(self.staged.join("providertypes").join(kind));
-            let setting = Setting { task, pool: &self.pool, resources: Some(&resources) };
+            let setting = Setting { task, pool: &self.pool, resources: &resources };
             return provider.act(&setting).await;
         }
         let machine = Machine::of(task, &self.pool)?;

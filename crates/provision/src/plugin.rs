@@ -47,8 +47,7 @@ pub struct Plugin {
 struct Question<'a> {
     verb: &'static str,
     task: &'a Task,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resources: Option<&'a Path>,
+    resources: &'a Path,
 }
 
 impl Plugin {
@@ -56,7 +55,7 @@ impl Plugin {
         Self { name: name.into(), program, limit }
     }
 
-    async fn ask(&self, task: &Task, resources: Option<&Path>) -> Result<Report, Fault> {
+    async fn ask(&self, task: &Task, resources: &Path) -> Result<Report, Fault> {
         let question = Question { verb: task.task_name.word(), task, resources };
         let question = serde_json::to_vec(&question).map_err(|error| Fault::invalid(error.to_string()))?;
         let mut child = self.start()?;
@@ -178,7 +177,7 @@ impl Provider for Plugin {
     }
 
     fn act<'a>(&'a self, setting: &'a Setting<'a>) -> BoxFuture<'a, Result<Report, Fault>> {
-        self.ask(setting.task, setting.resources.map(|resources| resources.folder())).boxed()
+        self.ask(setting.task, setting.resources.folder()).boxed()
     }
 }
 
@@ -188,10 +187,10 @@ impl Automator for Plugin {
     }
 
     fn bootstrap<'a>(&'a self, job: &'a Job<'a>) -> BoxFuture<'a, Result<Report, Fault>> {
-        self.ask(job.task, Some(job.resources.folder())).boxed()
+        self.ask(job.task, job.resources.folder()).boxed()
     }
 
     fn act<'a>(&'a self, job: &'a Job<'a>, _: Action<'a>) -> BoxFuture<'a, Result<Report, Fault>> {
-        self.ask(job.task, Some(job.resources.folder())).boxed()
+        self.ask(job.task, job.resources.folder()).boxed()
     }
 }

@@ -22,7 +22,7 @@ use crate::task::{Fault, Report, Task};
 pub struct Setting<'a> {
     pub task: &'a Task,
     pub pool: &'a Pool,
-    pub resources: Option<&'a Resources>,
+    pub resources: &'a Resources,
 }
 
 pub trait Provider: Send + Sync {

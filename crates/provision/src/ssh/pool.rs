@@ -123,12 +123,6 @@ impl Pool {
         });
     }
 
-    /// Forgets a machine, e.g. because it was deleted.
-    pub fn forget(&self, target: &Target) {
-        let address = target.address();
-        self.kept().retain(|door, _| door.address != address);
-    }
-
     pub fn count(&self) -> usize {
         self.kept().len()
     }

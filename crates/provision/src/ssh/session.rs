@@ -190,19 +190,15 @@ impl Session {
         self.handle.is_closed()
     }
 
-    /// Runs a command to its end. What it prints is also given to `told`, piece by piece.
-    pub async fn run_told(
-        &self,
-        command: Command,
-        told: impl FnMut(bool, &[u8]),
-    ) -> Result<Output, SshError> {
+    /// Runs a command to its end.
+    pub async fn run(&self, command: Command) -> Result<Output, SshError> {
         let _place = self.channels.acquire().await;
         let opening = timeout(CONNECT_MAX, self.handle.channel_open_session());
         let late = |what: &str, limit| SshError::Late { what: what.to_owned(), limit };
         let channel = opening.await.map_err(|_| late("opening a channel", CONNECT_MAX))?;
         let mut channel = channel.map_err(|error| self.broken(plain(&error)))?;
         let pid = AtomicU32::new(0);
-        match timeout(command.limit, self.drive(&mut channel, &command, &pid, told)).await {
+        match timeout(command.limit, self.drive(&mut channel, &command, &pid)).await {
             Ok(done) => done,
             Err(_) => {
                 let _ = timeout(END_MAX, self.end(channel, pid.into_inner())).await;
@@ -225,16 +221,11 @@ impl Session {
         }
     }
 
-    pub async fn run(&self, command: Command) -> Result<Output, SshError> {
-        self.run_told(command, |_, _| {}).await
-    }
-
     async fn drive(
         &self,
         channel: &mut Channel<client::Msg>,
         command: &Command,
         pid: &AtomicU32,
-        mut told: impl FnMut(bool, &[u8]),
     ) -> Result<Output, SshError> {
         let mut greeting = Some(Vec::new());
         let line = format!("exec sh -c {}", quote(&format!("{GREET} {}", command.line)));
@@ -253,14 +244,9 @@ impl Session {
                 message = channel.wait() => message,
             };
             match message {
-                Some(ChannelMsg::Data { data }) => {
-                    told(false, &data);
-                    stdout.add(&data);
-                }
+                Some(ChannelMsg::Data { data }) => stdout.add(&data),
                 Some(ChannelMsg::ExtendedData { data, .. }) => {
-                    let data = greeted(&mut greeting, data, pid);
-                    told(true, &data);
-                    stderr.add(&data);
+                    stderr.add(&greeted(&mut greeting, data, pid));
                 }
                 Some(ChannelMsg::ExitStatus { exit_status }) => exit = Some(Exit::Code(exit_status)),
                 Some(ChannelMsg::ExitSignal { signal_name, .. }) => {
