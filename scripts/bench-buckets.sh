@@ -8,6 +8,8 @@
 # peers that were built before are measured.
 # shellcheck source=scripts/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+# shellcheck source=scripts/bench-shared.sh
+source scripts/bench-shared.sh
 
 need_cargo
 need_root "The store that is measured is that of \`banyan up\`, which only root may start." "scripts/bench-buckets.sh"
@@ -28,10 +30,7 @@ servers=$folder/servers
 finish() {
     local name
     for name in "${!pids[@]}"; do stop "$name"; done
-    ip link delete "$bridge" 2>/dev/null || true
-    nft delete table inet "$bridge" 2>/dev/null || true
-    nft delete table bridge "$bridge" 2>/dev/null || true
-    find /sys/fs/cgroup -maxdepth 3 -depth -type d -path "*/$cgroup*" -exec rmdir {} + 2>/dev/null || true
+    networks_remove
     rm -rf "$folder"
 }
 trap finish EXIT

@@ -4,9 +4,12 @@
 #
 #   RUNS=200 BURST=1000 SCALE=10000 LIST=100000 FLEET=5000 LEVELS="10 100 1000" ROUNDS=5 SETTLE=60 OPENB_DIR=path/to/openb make bench
 #
-# The part about buckets has settings of its own and runs alone too: scripts/bench-buckets.sh.
+# The parts about clusters and about buckets have settings of their own and run alone too: scripts/bench-clusters.sh and
+# scripts/bench-buckets.sh.
 # shellcheck source=scripts/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+# shellcheck source=scripts/bench-shared.sh
+source scripts/bench-shared.sh
 
 scripts/host-packages.sh test
 need_cargo
@@ -26,24 +29,15 @@ bridge="bnb$((RANDOM % 10000))"
 cgroup="banyan-bench-$$"
 cloud_pid=""
 role_pids=()
-database_running=""
 
 finish() {
     stop_cloud
     stop_roles
     networks_remove
-    [ -n "$database_running" ] && as_postgres pg_ctl -D "$folder/postgres/data" -m immediate stop >/dev/null 2>&1
+    stop_database
     rm -rf "$folder"
 }
 trap finish EXIT
-
-# Clouds leave their bridge to the next start on the same data; here there is none.
-networks_remove() {
-    ip link delete "$bridge" 2>/dev/null || true
-    nft delete table inet "$bridge" 2>/dev/null || true
-    nft delete table bridge "$bridge" 2>/dev/null || true
-    find /sys/fs/cgroup -maxdepth 3 -depth -type d -path "*/$cgroup*" -exec rmdir {} + 2>/dev/null || true
-}
 
 stop_cloud() {
     [ -z "$cloud_pid" ] && return
@@ -73,24 +67,6 @@ start_cloud() {
     say "The cloud did not start:"
     tail -20 "$folder/$name.log" >&2
     exit 1
-}
-
-as_postgres() {
-    local bin
-    bin=$(dirname "$(compgen -G '/usr/lib/postgresql/*/bin/postgres' | sort -V | tail -1)")
-    setpriv --reuid postgres --regid postgres --init-groups "$bin/$1" "${@:2}"
-}
-
-start_database() {
-    mkdir -p "$folder/postgres"
-    chmod 755 "$folder"
-    chown postgres: "$folder/postgres"
-    as_postgres initdb -D "$folder/postgres/data" -A trust >/dev/null
-    database_port=$((20000 + RANDOM % 20000))
-    as_postgres pg_ctl -D "$folder/postgres/data" -w -l "$folder/postgres/log" \
-        -o "-p $database_port -c listen_addresses=127.0.0.1 -k $folder/postgres" start >/dev/null
-    database_running=yes
-    as_postgres createdb -h 127.0.0.1 -p "$database_port" banyan
 }
 
 # idle PID WHAT: memory of a process that has nothing to do, and its share of a core over 30 s.
@@ -230,13 +206,12 @@ else
     target/release/examples/placement_bench speed
 fi
 
-step "layouts of clusters from templates"
-target/release/examples/solver_bench
-
 step "scale: $scale simulated nodes"
 target/release/banyan-sim --scale "$scale"
 
 step "lists and filters over $list instances"
 "$bench" list "$list"
+
+CLUSTERS_BUILT=yes scripts/bench-clusters.sh
 
 S3_BUILT=yes scripts/bench-buckets.sh

@@ -47,6 +47,7 @@ test)
     need_up
     need crun "an OCI runtime" have crun
     need runc "the other OCI runtime; both are tested" have runc
+    need podman "images as others make them" have podman
     need postgresql "tests start their own PostgreSQL" have_postgres
     need mosquitto "a foreign MQTT broker and client to test against" have mosquitto
     need mosquitto-clients "mosquitto_pub and mosquitto_sub" have mosquitto_pub
@@ -56,6 +57,7 @@ test)
     need restic "a backup program that keeps its data in S3" have restic
     need e2fsprogs "mkfs.ext4: a disk whose power goes in a test" have mkfs.ext4
     need perl "shuts that disk down" have perl
+    need mmdebstrap "the image of the example clusters" have mmdebstrap
     need openssh-server "machines to make ready over SSH" test -x /usr/sbin/sshd
     need git "the tidy check and archives of fixtures" have git
     ;;

@@ -52,7 +52,13 @@ pub struct ObjectStore {
     pub buckets: u64,
     pub objects: u64,
     pub bytes: Bytes,
-    /// `ok`, `damaged`, `full` (nothing more can be put) or `stopped` (nothing changes until this server is restarted).
+    /// Where the bytes of large objects lie, if that is another store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// Bytes of large objects in that store.
+    #[serde(default)]
+    pub gateway_bytes: Bytes,
+    /// `ok`, `away` (the store behind this one does not answer), `damaged`, `full` (nothing more can be put) or `stopped` (nothing changes until this server is restarted).
     pub state: String,
     /// Bytes of small objects, which live in the journal.
     pub packed_bytes: Bytes,

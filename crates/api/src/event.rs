@@ -13,6 +13,7 @@ pub enum WatchKind {
     Zone,
     Workload,
     App,
+    Cluster,
 }
 
 impl WatchKind {
@@ -23,6 +24,7 @@ impl WatchKind {
             Self::Zone => "zone",
             Self::Workload => "workload",
             Self::App => "app",
+            Self::Cluster => "cluster",
         }
     }
 }

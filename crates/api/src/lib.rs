@@ -8,6 +8,7 @@ pub mod bucket;
 pub mod catalogue;
 pub mod check;
 pub mod client;
+pub mod cluster;
 pub mod diff;
 pub mod event;
 pub mod exec;
@@ -18,13 +19,21 @@ pub mod page;
 pub mod place;
 pub mod problem;
 pub mod read;
+pub mod resource;
 pub mod workload;
 
 pub use bucket::{Bucket, BucketQuota, DamagedObject, ObjectStore, S3Session, Scrub, ScrubStart};
 pub use catalogue::{CatalogueChange, CatalogueWrite, Definition, Entities};
 pub use check::{Check, CheckFault, CheckKind, CheckReport};
 pub use client::{
-    Client, ExecOptions, ExecReceiver, ExecSender, ExecStream, ListQuery, LogsOptions, Upload, WatchStream,
+    Client, ExecOptions, ExecReceiver, ExecSender, ExecStream, ListQuery, LogsOptions, ResourceUpload,
+    Upload, WatchStream,
+};
+pub use cluster::{
+    Cluster, ClusterAsk, ClusterConfigure, ClusterCreate, ClusterJob, ClusterKey, ClusterLease, ClusterLink,
+    ClusterNode, ClusterPreview, ClusterResize, ClusterServiceOrder, ClusterServices, ClusterSolve,
+    ClusterStatus, ClusterUpgrade, ClusterWebhooks, JobStatus, JobSummary, JobTask, LayoutGroup, NodeAction,
+    NodeStatus, Provisioner, TaskStatus, Unsolvable,
 };
 pub use event::{WatchEvent, WatchKind};
 pub use exec::ExecFrame;
@@ -40,6 +49,7 @@ pub use place::{
     ZoneHosts,
 };
 pub use problem::Problem;
+pub use resource::{Resource, ResourceStatus, ResourceSync, ResourceVersion};
 pub use workload::{
     App, AppCreate, AppMember, AppUpdate, AppWorkload, Workload, WorkloadCreate, WorkloadRevision,
     WorkloadRollback, WorkloadScale, WorkloadStatus, WorkloadUpdate, WorkloadWhy,

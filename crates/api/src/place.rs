@@ -94,6 +94,9 @@ pub struct Node {
     #[serde(default)]
     pub version: i64,
     pub alive: bool,
+    /// It stopped in an orderly way and is expected back; until then what it holds is its own.
+    #[serde(default)]
+    pub restarting: bool,
     pub last_seen: Timestamp,
     pub reserved: Resources,
     pub instances: u64,
@@ -150,7 +153,7 @@ pub struct Server {
     pub since: Timestamp,
     /// When it last said that it is there, by its own clock.
     pub last_heard: Timestamp,
-    /// What it does for all: the tree, workloads, sweeping.
+    /// What it does for all: the tree, workloads, sweeping, clusters.
     pub duties: Vec<String>,
     /// Whether it is the one that answers.
     pub this: bool,
@@ -171,6 +174,7 @@ pub struct PlatformHealth {
 pub enum EnrolRole {
     Zone,
     Node,
+    Provisioner,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -203,7 +207,7 @@ pub struct ZoneHosts {
     pub hosts: Vec<String>,
 }
 
-/// A token with which one zone or node may enrol once.
+/// A token with which one zone, node or provisioner may enrol once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Enrolment {
     pub role: EnrolRole,

@@ -14,10 +14,13 @@ pub struct Ports {
     pub root: u16,
     pub zone: u16,
     pub broker: u16,
+    /// Other machines could come to them.
+    #[serde(default)]
+    pub open: bool,
 }
 
 /// Those that each role has by itself; taken where other machines are to come, which may have to pass firewalls.
-const USUAL: Ports = Ports { root: 7710, zone: 7720, broker: 7721 };
+const USUAL: Ports = Ports { root: 7710, zone: 7720, broker: 7721, open: true };
 
 #[derive(Debug, Clone, Copy)]
 pub struct Doors {
@@ -31,7 +34,8 @@ impl Doors {
         let ip = if open { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
         let first = if open { USUAL } else { Ports::default() };
         let kept = std::fs::read(data.join(FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        let wanted: Ports = kept.unwrap_or(first);
+        // Ports that only this machine used are given up for those that others expect.
+        let wanted: Ports = kept.filter(|kept: &Ports| kept.open || !open).unwrap_or(first);
         let free = |port: u16| match link::listen_check(SocketAddr::from((ip, port))) {
             Ok(()) => port,
             Err(error) => {
@@ -39,8 +43,14 @@ impl Doors {
                 0
             }
         };
-        let ports = Ports { root: free(wanted.root), zone: free(wanted.zone), broker: free(wanted.broker) };
+        let ports =
+            Ports { root: free(wanted.root), zone: free(wanted.zone), broker: free(wanted.broker), open };
         Self { ip: ip.into(), ports }
+    }
+
+    /// What to note for the next start, now that the ports are known.
+    pub fn kept(&self, root: u16, zone: u16, broker: u16) -> Ports {
+        Ports { root, zone, broker, ..self.ports }
     }
 
     pub fn at(&self, port: u16) -> SocketAddr {
@@ -65,9 +75,14 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = (taken.local_addr().unwrap().port(), taken);
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        ports_keep(dir.path(), Ports { root: free, zone: taken.0, broker: 0 }).unwrap();
+        let none = Ports::default();
+        ports_keep(dir.path(), Ports { root: free, zone: taken.0, ..none }).unwrap();
         let doors = Doors::find(dir.path(), false);
-        assert_eq!(doors.ports, Ports { root: free, zone: 0, broker: 0 });
+        assert_eq!(doors.ports, Ports { root: free, ..none });
+        let open = Doors::find(dir.path(), true).ports;
+        assert!(open.open && open.root != free, "others do not expect it there");
+        ports_keep(dir.path(), Ports { root: free, open: true, ..none }).unwrap();
+        assert_eq!(Doors::find(dir.path(), true).ports.root, free);
         assert!(doors.at(free).ip().is_loopback());
     }
 }

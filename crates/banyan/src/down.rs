@@ -8,8 +8,8 @@ use rustix::mount::{UnmountFlags, unmount};
 use work::SystemClock;
 
 use crate::output::note;
-use crate::role::node::{self, Marks};
-use crate::up::{DATA_DEFAULT, alone, host_check};
+use crate::role::node::{self, Claims, Marks};
+use crate::up::{DATA_DEFAULT, LOCK_FILE, alone, context_forget, host_check};
 
 /// Mounts that are undone one after the other; there are never so many.
 const MOUNTS_MAX: usize = 100_000;
@@ -39,26 +39,31 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
         bail!("there is no cloud in {}; name its folder with --data", data.display());
     }
     let data = data.canonicalize()?;
+    let parts = parts_in(&data)?;
+    if parts.is_empty() && !is_part(&data) {
+        bail!("{} is not the folder of a cloud, nor of a part of one; nothing is done to it", data.display());
+    }
     let _locks = locks(&data)?;
+    // Whatever runs on a part holds its folder.
+    let _part_locks = parts.iter().map(|part| stopped(part)).collect::<Result<Vec<_>, _>>()?;
     let nodes = nodes_in(&data)?;
-    // One that runs holds its folder.
-    let _node_locks = nodes
-        .iter()
-        .filter(|node| **node != data)
-        .map(|node| stopped(node))
-        .collect::<Result<Vec<_>, _>>()?;
     for node_data in nodes {
         let kept = Marks::read(&node_data);
         let marks = Marks {
             bridge: args.bridge.clone().unwrap_or(kept.bridge),
             cgroup_parent: args.cgroup_parent.clone().unwrap_or(kept.cgroup_parent),
         };
+        let claims = Claims::take(&marks, &node_data)?;
         let ended = node::clear(&node_data, "down".parse()?, &marks, Arc::new(SystemClock)).await?;
+        claims.end();
         let ended = crate::output::text::plural(ended as u64, "instance");
         note(format!("{}: {ended} ended, the network is gone", node_data.display()));
     }
     if args.purge {
         mounts_end(&data)?;
+        for name in context_forget(&data).unwrap_or_default() {
+            note(format!("the context '{name}' of the command line is forgotten"));
+        }
         std::fs::remove_dir_all(&data).with_context(|| format!("cannot delete {}", data.display()))?;
         note(format!("{} is deleted", data.display()));
     }
@@ -66,23 +71,37 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
 }
 
 fn stopped(data: &Path) -> anyhow::Result<std::fs::File> {
-    alone(data).context("stop it first, with Ctrl-C in its terminal or with systemctl")
+    alone(data, "name another folder with --data")
+        .context("stop it first, with Ctrl-C in its terminal or with systemctl")
 }
 
 /// Nobody may run on the folder, nor a whole cloud of which it is a part.
 fn locks(data: &Path) -> anyhow::Result<Vec<std::fs::File>> {
-    let above = data.parent().filter(|above| above.join("banyan.lock").is_file());
+    let above = data.parent().filter(|above| above.join(LOCK_FILE).is_file());
     above.into_iter().chain([data]).map(stopped).collect()
+}
+
+/// Whatever runs on a folder leaves its lock there; nodes of `banyan up` leave other traces.
+fn is_part(folder: &Path) -> bool {
+    folder.join("banyan.lock").is_file() || is_node(folder)
+}
+
+fn is_node(folder: &Path) -> bool {
+    folder.join("engine").is_dir() || folder.join("leases.json").is_file()
 }
 
 /// The nodes whose data is in a folder: the folder itself, or those directly below it.
 fn nodes_in(data: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let is_node = |folder: &Path| folder.join("engine").is_dir() || folder.join("leases.json").is_file();
     if is_node(data) {
         return Ok(vec![data.to_owned()]);
     }
+    Ok(parts_in(data)?.into_iter().filter(|folder| is_node(folder)).collect())
+}
+
+/// Roots, zones, nodes and provisioners directly below a folder.
+fn parts_in(data: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let below = std::fs::read_dir(data)?.collect::<Result<Vec<_>, _>>()?;
-    Ok(below.into_iter().map(|entry| entry.path()).filter(|folder| is_node(folder)).collect())
+    Ok(below.into_iter().map(|entry| entry.path()).filter(|folder| is_part(folder)).collect())
 }
 
 /// Nothing that is mounted somewhere in the folder is deleted with it.
@@ -117,6 +136,16 @@ mod tests {
         assert_eq!(nodes_in(dir.path()).unwrap(), [dir.path().join("node")]);
         let node = dir.path().join("node");
         assert_eq!(nodes_in(&node).unwrap(), [node]);
+    }
+
+    #[test]
+    fn a_folder_of_somebody_else_is_known_by_its_lack_of_traces() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("photos/2026")).unwrap();
+        assert!(!is_part(dir.path()) && parts_in(dir.path()).unwrap().is_empty());
+        std::fs::create_dir(dir.path().join("root")).unwrap();
+        std::fs::write(dir.path().join("root/banyan.lock"), "7").unwrap();
+        assert_eq!(parts_in(dir.path()).unwrap(), [dir.path().join("root")]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod wait;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::FromArgMatches;
 use tracing_subscriber::EnvFilter;
@@ -33,6 +34,9 @@ use failure::{Failure, colour_wanted};
 
 /// The first argument with which the binary becomes the keeper of one container.
 const SHIM: &str = "__shim";
+/// When a role has started, and how often it looks again.
+const SETTLE_FIRST: Duration = Duration::from_secs(15);
+const SETTLE_EVERY: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -46,7 +50,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return cli::usage::refuse(&error),
     };
-    log_start(cli.command.is_role());
+    let is_role = cli.command.is_role();
+    log_start(is_role);
     let format = cli.globals.output;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -55,6 +60,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if is_role {
+        runtime.spawn(settle());
+    }
     let outcome = runtime.block_on(cli::run(cli));
     // A read of standard input cannot be called back and must not hold up the exit.
     runtime.shutdown_background();
@@ -64,6 +72,15 @@ fn main() -> ExitCode {
             failure.print(format);
             ExitCode::from(failure.code)
         }
+    }
+}
+
+/// Whoever runs for long keeps only those pages of the binary in its memory that it goes on using.
+async fn settle() {
+    tokio::time::sleep(SETTLE_FIRST).await;
+    loop {
+        sal::program_release();
+        tokio::time::sleep(SETTLE_EVERY).await;
     }
 }
 

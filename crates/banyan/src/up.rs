@@ -1,10 +1,12 @@
-//! `banyan up`: root, zone and node on this machine, in one process, over the real links.
+//! `banyan up`: root, zone, node and provisioner on this machine, in one process, over the real links.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use link::Parents;
@@ -14,8 +16,9 @@ use model::exchange::Doorway;
 use work::{SharedClock, SystemClock};
 
 use crate::context::{Config as Contexts, Context as CloudContext, config_path};
-use crate::doors::{Doors, Ports, ports_keep};
-use crate::role::node::{NodeOptions, NodeRole};
+use crate::doors::{Doors, ports_keep};
+use crate::role::node::{Claims, Marks, NodeOptions, NodeRole};
+use crate::role::provisioner::{ProvisionerOptions, ProvisionerRole, WORKERS_DEFAULT};
 use crate::role::root::{RootOptions, RootRole};
 use crate::role::zone::{ZoneOptions, ZoneRole};
 use crate::stop::Stop;
@@ -23,8 +26,12 @@ use crate::stop::Stop;
 /// Where a cloud lives unless told otherwise.
 pub const DATA_DEFAULT: &str = "/var/lib/banyan";
 const ZONE: &str = "local";
+/// Root ends right after it, so what takes longer begins anew with the next start.
+const PROVISIONER_DRAIN: Duration = Duration::from_secs(3);
 /// Under `localhost`, which browsers take to this machine.
 const WEBSITES: &str = "web.localhost";
+/// Held by the process that has a data folder.
+pub const LOCK_FILE: &str = "banyan.lock";
 /// The first operator's credentials, in the data folder.
 const ADMIN_FILE: &str = "admin.json";
 
@@ -86,10 +93,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     host_check(args.oci_runtime.is_some())?;
     let data = args.data.clone().unwrap_or_else(|| PathBuf::from(DATA_DEFAULT));
-    std::fs::create_dir_all(&data)
-        .with_context(|| format!("cannot make the data folder {}", data.display()))?;
-    let data = data.canonicalize()?;
-    let _alone = alone(&data)?;
+    let (_alone, _claims, data) = hold(&args, &data)?;
     let mut stop = Stop::new()?;
     let clock: SharedClock = Arc::new(SystemClock);
     let started = std::time::Instant::now();
@@ -108,11 +112,36 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Takes what this cloud must have alone: its ports, its folder, its names. A start that is refused leaves no folder.
+fn hold(args: &UpArgs, data: &Path) -> anyhow::Result<(File, Claims, PathBuf)> {
+    let fresh = !data.exists();
+    if fresh {
+        for listen in [Some(args.listen), args.s3_listen].into_iter().flatten() {
+            link::listen_check(listen)?;
+        }
+    }
+    std::fs::create_dir_all(data)
+        .with_context(|| format!("cannot make the data folder {}", data.display()))?;
+    let data = data.canonicalize()?;
+    let alone = alone(&data, "choose another folder with --data")?;
+    let marks = Marks { bridge: args.bridge.clone(), cgroup_parent: args.cgroup_parent.clone() };
+    match Claims::take(&marks, &data.join("node")) {
+        Ok(claims) => Ok((alone, claims, data)),
+        Err(error) => {
+            if fresh {
+                let _ = std::fs::remove_file(data.join(LOCK_FILE)).and_then(|()| std::fs::remove_dir(&data));
+            }
+            Err(error.into())
+        }
+    }
+}
+
 /// Everything of the laptop cloud.
 struct Local {
     root: RootRole,
     zone: ZoneRole,
     node: NodeRole,
+    provisioner: ProvisionerRole,
 }
 
 impl Local {
@@ -152,13 +181,15 @@ impl Local {
         };
         let zone = ZoneRole::start(zone, token, clock.clone()).await?;
         let (root_port, broker_port) = (port_of(&root.link_url()), port_of(&zone.mqtt_address()));
-        ports_keep(data, Ports { root: root_port, zone: zone.https_port(), broker: broker_port })?;
+        ports_keep(data, doors.kept(root_port, zone.https_port(), broker_port))?;
         let node = node_start(args, data, &zone, clock).await?;
-        Ok(Self { root, zone, node })
+        let provisioner = provisioner_start(data, &root).await?;
+        Ok(Self { root, zone, node, provisioner })
     }
 
     async fn stop(self) {
-        let Self { root, zone, node } = self;
+        let Self { root, zone, node, provisioner } = self;
+        provisioner.stop().await;
         drop(node);
         drop(zone);
         root.stop().await;
@@ -205,6 +236,11 @@ async fn node_start(
         None => node_name(&sal::host_facts(data)?.hostname),
     };
     let node_data = data.join("node");
+    let identity = node_data.join("identity");
+    if link::Credentials::load(&identity)?.is_some_and(|kept| zone.node_removed(&kept)) {
+        say("The node of this cloud was removed; it joins anew.");
+        std::fs::remove_dir_all(&identity)?;
+    }
     let joined = crate::role::zone::joined(&node_data)?;
     let token = if joined { None } else { Some(zone.node_token(&name).await?) };
     let options = NodeOptions {
@@ -221,6 +257,23 @@ async fn node_start(
         cpu_overcommit: args.cpu_overcommit,
     };
     Ok(NodeRole::start(options, token, clock).await?)
+}
+
+async fn provisioner_start(data: &Path, root: &RootRole) -> anyhow::Result<ProvisionerRole> {
+    let name: Name = ZONE.parse()?;
+    let data = data.join("provisioner");
+    let joined = crate::role::zone::joined(&data)?;
+    let token = if joined { None } else { Some(root.provisioner_token(&name).await?) };
+    let options = ProvisionerOptions {
+        name,
+        data,
+        root: Parents::from(&root.link_url()),
+        workers: WORKERS_DEFAULT,
+        drain: PROVISIONER_DRAIN,
+        providers: BTreeMap::new(),
+        automators: BTreeMap::new(),
+    };
+    Ok(ProvisionerRole::start(options, token).await?)
 }
 
 /// The host's name as a name of ours.
@@ -253,18 +306,14 @@ pub fn host_check(runtime_given: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Holds the data folder alone.
-pub fn alone(data: &Path) -> anyhow::Result<File> {
-    let path = data.join("banyan.lock");
+/// Holds the data folder alone. `other` says how another one is chosen.
+pub fn alone(data: &Path, other: &str) -> anyhow::Result<File> {
+    let path = data.join(LOCK_FILE);
     let mut file = File::options().create(true).truncate(false).read(true).write(true).open(&path)?;
     let lock = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
     if lock.is_err() {
         let holder = std::fs::read_to_string(&path).unwrap_or_default();
-        bail!(
-            "another banyan (process {}) runs on {}; stop it, or choose another folder with --data",
-            holder.trim(),
-            data.display()
-        );
+        bail!("another banyan (process {}) runs on {}; stop it, or {other}", holder.trim(), data.display());
     }
     file.set_len(0)?;
     write!(file, "{}", std::process::id())?;
@@ -309,8 +358,37 @@ fn context_keep(admin: &root::AdminCredentials) -> anyhow::Result<()> {
         s3_endpoint: Some(admin.s3_endpoint.clone()).filter(|address| !address.is_empty()),
         ec2_endpoint: None,
     };
+    if let Some(old) = contexts.contexts.get(ZONE)
+        && old.endpoint != context.endpoint
+        && old.token != context.token
+    {
+        say(&format!(
+            "The context '{ZONE}' of the command line was the cloud at {}; it is this one now (--no-context leaves it).",
+            old.endpoint
+        ));
+    }
     contexts.put(ZONE, context);
     Ok(contexts.save(&path)?)
+}
+
+/// Forgets the contexts of the command line that hold this cloud's token; says which.
+pub fn context_forget(data: &Path) -> anyhow::Result<Vec<String>> {
+    let Ok(text) = std::fs::read(data.join(ADMIN_FILE)) else { return Ok(Vec::new()) };
+    let admin: root::AdminCredentials = serde_json::from_slice(&text)?;
+    let path = config_path()?;
+    let mut contexts = Contexts::load(&path)?;
+    let of_this =
+        contexts.contexts.iter().filter(|(_, context)| context.token.as_ref() == Some(&admin.token));
+    let gone: Vec<String> = of_this.map(|(name, _)| name.clone()).collect();
+    if gone.is_empty() {
+        return Ok(gone);
+    }
+    contexts.contexts.retain(|name, _| !gone.contains(name));
+    if contexts.current.as_ref().is_some_and(|current| gone.contains(current)) {
+        contexts.current = None;
+    }
+    contexts.save(&path)?;
+    Ok(gone)
 }
 
 /// A whole file with mode 0600: the old one or the new one, never half.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::future::BoxFuture;
-use model::{Error, ErrorKind, Name, NodeId, Result, Timestamp, ZoneId};
+use model::{Error, ErrorKind, Name, NodeId, ProvisionerId, Result, Timestamp, ZoneId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use work::SharedClock;
@@ -158,7 +158,7 @@ impl TokenBook for MemoryBook {
 /// The parent's side of enrolment.
 #[derive(Clone)]
 pub struct Desk {
-    /// What joins here, and under whom.
+    /// What joins here, and under whom. Provisioners join where zones do.
     pub kind: Kind,
     pub parent: Option<String>,
     pub issuer: Arc<dyn Issuer>,
@@ -175,6 +175,9 @@ pub(crate) struct EnrollAsk {
     csr: String,
     #[serde(default)]
     hosts: Vec<String>,
+    /// What it wants to be, where that is not what usually joins there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<Kind>,
 }
 
 /// How somebody wants to join.
@@ -183,11 +186,19 @@ pub struct Newcomer {
     pub name: Name,
     /// Names and addresses of its listeners; a node has none.
     pub hosts: Vec<String>,
+    /// What it wants to be, where that is not what usually joins there.
+    pub kind: Option<Kind>,
+}
+
+impl Newcomer {
+    pub fn provisioner(name: &Name) -> Self {
+        Self { kind: Some(Kind::Provisioner), ..Self::from(name) }
+    }
 }
 
 impl From<&Name> for Newcomer {
     fn from(name: &Name) -> Self {
-        Self { name: name.clone(), hosts: Vec::new() }
+        Self { name: name.clone(), hosts: Vec::new(), kind: None }
     }
 }
 
@@ -201,12 +212,17 @@ pub(crate) struct Enrolled {
 impl Desk {
     pub(crate) async fn enroll(&self, ask: EnrollAsk) -> Result<Enrolled> {
         let random = rand::random();
-        let id = match self.kind {
+        let kind = ask.kind.unwrap_or(self.kind);
+        if kind != self.kind && (self.kind, kind) != (Kind::Zone, Kind::Provisioner) {
+            return Err(Error::invalid(format!("a {kind} does not join here")));
+        }
+        let id = match kind {
             Kind::Zone => ZoneId::from_random(random).to_string(),
             Kind::Node => NodeId::from_random(random).to_string(),
+            Kind::Provisioner => ProvisionerId::from_random(random).to_string(),
             Kind::Server | Kind::Root => return Err(Error::invalid("a server cannot join")),
         };
-        let identity = Identity { kind: self.kind, id, parent: self.parent.clone() };
+        let identity = Identity { kind, id, parent: self.parent.clone() };
         let secret = hex::decode(&ask.secret).map_err(|_| token_refused())?;
         hosts_check(&ask.hosts)?;
         let (identity_new, at) = (identity.clone(), self.clock.now());
@@ -255,8 +271,8 @@ async fn enroll_at(url: &str, token: &EnrollToken, newcomer: &Newcomer) -> Resul
         .connect_timeout(CONNECT_WAIT)
         .build()
         .map_err(|error| Error::internal("the HTTPS client cannot be made").because(error))?;
-    let Newcomer { name, hosts } = newcomer.clone();
-    let ask = EnrollAsk { secret: hex::encode(token.secret), name, csr, hosts };
+    let Newcomer { name, hosts, kind } = newcomer.clone();
+    let ask = EnrollAsk { secret: hex::encode(token.secret), name, csr, hosts, kind };
     let request = client
         .post(format!("{url}{PATH_ENROLL}"))
         .timeout(REQUEST_WAIT)

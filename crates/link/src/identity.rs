@@ -24,6 +24,8 @@ pub enum Kind {
     Server,
     /// One of several root servers, as it calls the others.
     Root,
+    /// Carries out tasks that root gives out.
+    Provisioner,
 }
 
 impl Kind {
@@ -33,11 +35,13 @@ impl Kind {
             Self::Node => "node",
             Self::Server => "server",
             Self::Root => "root",
+            Self::Provisioner => "provisioner",
         }
     }
 
     fn from_word(word: &str) -> Option<Self> {
-        [Self::Zone, Self::Node, Self::Server, Self::Root].into_iter().find(|kind| kind.as_str() == word)
+        let all = [Self::Zone, Self::Node, Self::Server, Self::Root, Self::Provisioner];
+        all.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 

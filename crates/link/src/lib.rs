@@ -12,6 +12,7 @@
 //! - Who is who: [`identity`], [`hosts`], [`ca`], [`tls`], [`enroll`].
 //! - What both transports share: [`parent`] (what a parent must answer), [`uplink`] (what a
 //!   child holds), [`calls`], [`stream`], `wire`, [`limits`].
+//! - What a provisioner asks of root: [`dispatch`].
 //! - The transports: [`https`] and [`mqtt`].
 //!
 //! This crate knows nothing of placing, tenants or runtimes. Every request is bound to the identity in
@@ -19,6 +20,7 @@
 
 pub mod ca;
 pub mod calls;
+pub mod dispatch;
 pub mod enroll;
 pub mod hosts;
 pub mod https;
@@ -38,10 +40,11 @@ mod wire;
 
 pub use ca::{Ca, IssueAsk, Issued, Issuer};
 pub use calls::Calls;
+pub use dispatch::{Dispatcher, Given, Staged, TaskAnswer, TaskAsk, TaskDone};
 pub use enroll::{
     Desk, EnrollToken, Joiner, MemoryBook, Newcomer, RemoteIssuer, TokenBook, TokenRecord, certify, enroll,
 };
-pub use https::{HttpsParent, HttpsParentConfig, Parents, PeerClient, https_uplink};
+pub use https::{HttpsParent, HttpsParentConfig, Parents, PeerClient, TaskClient, https_uplink};
 pub use identity::{Children, Credentials, Identity, Kind};
 pub use mqtt::{Broker, BrokerConfig, MqttParent, MqttParentConfig, mqtt_uplink};
 pub use parent::{BlobSource, ParentHandler, PeerHandler, listen_check};

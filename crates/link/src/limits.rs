@@ -19,6 +19,12 @@ pub const PAGE_CUT_FIRST: usize = 512 << 10;
 
 /// How long a parent holds a poll open.
 pub const POLL_MAX: Duration = Duration::from_secs(25);
+/// How long root holds the poll of a provisioner open. Each is a sign of life, so it is shorter than its lease.
+pub const TASK_POLL_MAX: Duration = Duration::from_secs(4);
+/// The largest body of a provisioner: what it holds, or what became of tasks.
+pub const TASK_BODY_MAX: usize = 16 << 20;
+/// Reports of one request.
+pub const TASKS_DONE_MAX: usize = 1_000;
 /// How often a child gives a sign of life.
 pub const BEAT: Duration = Duration::from_secs(4);
 /// Round trips that are remembered; the shortest of them counts.
@@ -27,6 +33,8 @@ pub const ROUND_TRIPS_MAX: usize = 8;
 pub const KEEP_ALIVE_S: u16 = 5;
 /// A request that should be answered at once is given up after this.
 pub const REQUEST_WAIT: Duration = Duration::from_secs(8);
+/// A child that stops waits so long for its parent to hear of it.
+pub const GOODBYE_WAIT: Duration = Duration::from_secs(1);
 /// A push of a large observed set may take this long.
 pub const PUSH_WAIT: Duration = Duration::from_secs(30);
 /// How long a child has to say that it took a desired set before it is offered again.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use model::exchange::{Ack, Call, Revision};
-use model::{Desired, Digest, Observed, Result};
+use model::{Desired, Digest, Error, Observed, Result};
 use tokio::io::AsyncWrite;
 use tokio::sync::{Notify, watch};
 
-use crate::limits::{BACKOFF_FIRST, BACKOFF_HOLD, BACKOFF_MAX, CALLS_QUEUE_MAX, HAVE_WAIT};
+use crate::limits::{BACKOFF_FIRST, BACKOFF_HOLD, BACKOFF_MAX, CALLS_QUEUE_MAX, GOODBYE_WAIT, HAVE_WAIT};
 use crate::stream::ByteStream;
 use crate::vitals::PulseSource;
 
@@ -42,6 +42,11 @@ pub trait Uplink: Send + Sync + 'static {
     /// Where the pulse comes from that every beat carries; without one it holds the time alone.
     fn pulse_from(&self, source: PulseSource);
 
+    /// Says that this child stops and will be back. Best effort: it is lost with the link.
+    fn goodbye(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// How long a message to the parent and its answer take on the way, once that was measured.
     fn rtt(&self) -> Option<Duration>;
 
@@ -55,6 +60,14 @@ pub trait Uplink: Send + Sync + 'static {
         digest: &'a Digest,
         to: &'a mut (dyn AsyncWrite + Send + Unpin),
     ) -> BoxFuture<'a, Result<u64>>;
+}
+
+/// Nobody waits long for a goodbye to get through.
+pub(crate) async fn in_time(goodbye: impl Future<Output = Result<()>>) -> Result<()> {
+    match tokio::time::timeout(GOODBYE_WAIT, goodbye).await {
+        Ok(said) => said,
+        Err(_) => Err(Error::unavailable("the parent did not answer in time")),
+    }
 }
 
 /// Between the transport's task and the child: the latest desired set, a bounded queue of calls, and the

@@ -1,6 +1,7 @@
 //! What a child says with each sign of life, and how long the way to its parent is.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub type PulseSource = Arc<dyn Fn() -> Pulse + Send + Sync>;
 pub(crate) struct Vitals {
     source: Mutex<Option<PulseSource>>,
     trips: Mutex<VecDeque<Duration>>,
+    leaving: AtomicBool,
 }
 
 impl Vitals {
@@ -26,7 +28,14 @@ impl Vitals {
     /// Without a source a pulse says what time it is, and nothing more.
     pub(crate) fn pulse(&self) -> Pulse {
         let source = locked(&self.source).clone();
-        source.map_or_else(|| Pulse { at: SystemClock.now(), ..Pulse::default() }, |source| source())
+        let pulse =
+            source.map_or_else(|| Pulse { at: SystemClock.now(), ..Pulse::default() }, |source| source());
+        Pulse { leaving: self.leaving.load(Ordering::Relaxed), ..pulse }
+    }
+
+    /// From now on every pulse says that the sender stops.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
     }
 
     /// Notes one round trip. The first request of a connection is not one: it waits for handshakes.
@@ -72,5 +81,8 @@ mod tests {
         assert!(vitals.pulse().at > model::Timestamp(0));
         vitals.source_set(Arc::new(|| Pulse { orphans_removed: 7, ..Pulse::default() }));
         assert_eq!(vitals.pulse().orphans_removed, 7);
+        assert!(!vitals.pulse().leaving);
+        vitals.leave();
+        assert!(vitals.pulse().leaving);
     }
 }

@@ -71,6 +71,7 @@ async fn a_root_server_answers_the_others_and_nobody_else() {
         desk: None,
         issuer: None,
         peers,
+        dispatcher: None,
     };
     let parent =
         HttpsParent::start(config(Some(Arc::new(Echo))), Parent::new(1), Calls::new()).await.unwrap();

@@ -163,6 +163,7 @@ async fn a_zone_enrols_its_nodes_through_root() {
         desk: Some(desk),
         issuer: Some(ca.clone()),
         peers: None,
+        dispatcher: None,
     };
     let handler = Parent::new(1);
     *handler.hosts.lock().unwrap() = vec!["east.example".to_owned()];
@@ -190,6 +191,7 @@ async fn a_zone_enrols_its_nodes_through_root() {
         desk: Some(desk),
         issuer: None,
         peers: None,
+        dispatcher: None,
     };
     let zone = HttpsParent::start(config, Parent::new(1), Calls::new()).await.unwrap();
     let (token, record) = EnrollToken::make(issuer.fingerprint(), Kind::Node, None, later());

@@ -80,6 +80,11 @@ pub fn shown(text: &str) -> String {
     kept.escape_debug().to_string()
 }
 
+/// `1 instance`, `2 instances`.
+pub fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {

@@ -352,6 +352,9 @@ pub struct Remaining {
     pub id: InstanceId,
     pub name: Name,
     pub why: String,
+    /// It may be nowhere else: it ends with its node.
+    #[serde(default)]
+    pub pinned: bool,
 }
 
 /// A node as its zone sees it.
@@ -363,6 +366,9 @@ pub struct NodeReport {
     pub version: i64,
     pub facts: Facts,
     pub alive: bool,
+    /// It stopped in an orderly way and is expected back; until then what it holds is its own.
+    #[serde(default)]
+    pub restarting: bool,
     pub last_seen: Timestamp,
     pub reserved: Resources,
     pub instances: u64,

@@ -102,4 +102,13 @@ pub struct Pulse {
     /// Things found that nobody asked for, and removed, since the start of the sender.
     #[serde(default)]
     pub orphans_removed: u64,
+    /// Things of its network that others took away and that were put back, since the start of the sender.
+    #[serde(default)]
+    pub network_mended: u64,
+    /// Why its network cannot be put back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_trouble: Option<String>,
+    /// The sender stops in an orderly way and expects to be back: a restart, an upgrade.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
 }

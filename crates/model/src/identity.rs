@@ -46,4 +46,9 @@ pub struct Quota {
     /// Bytes in buckets, all versions counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object_bytes: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<u64>,
+    /// Machines of all clusters together; what is being made counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_machines: Option<u64>,
 }

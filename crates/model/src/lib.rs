@@ -22,13 +22,14 @@ pub mod instance;
 pub mod name;
 pub mod phase;
 pub mod quantity;
+pub mod report;
 pub mod resources;
 mod text;
 pub mod time;
 pub mod workload;
 
 pub use constraint::{Affinity, AreaTerm, Constraints, LatencyTerm, Preference, Spread};
-pub use error::{Error, ErrorKind, Fault, Faults, Result, shown};
+pub use error::{Error, ErrorKind, Fault, Faults, Result, counted, shown};
 pub use exchange::{
     Assignment, Desired, Facts, Group, Observed, ObservedInstance, PlaceMode, RevisionedSet, Run,
 };
@@ -37,8 +38,8 @@ pub use geo::{Area, Degrees, Leg};
 pub use health::{Check, Light, Pulse, Sample, Usage};
 pub use history::{Event, InstanceEvent};
 pub use id::{
-    AccessKeyId, AppId, ChildId, EventId, ImageId, InstanceId, NodeId, SessionId, TenantId, TokenId, UserId,
-    WorkloadId, ZoneId,
+    AccessKeyId, AppId, ChildId, ClusterId, EventId, ImageId, InstanceId, NodeId, ProvisionerId, SessionId,
+    TenantId, TokenId, UserId, WorkloadId, ZoneId,
 };
 pub use identity::{Quota, Role};
 pub use image::{Digest, ImageManifest, Platform};
@@ -46,6 +47,7 @@ pub use instance::{Generation, HealthCheck, HealthProbe, InstanceSpec, LossPolic
 pub use name::Name;
 pub use phase::{Phase, PhaseEvent};
 pub use quantity::{Bytes, Cpu};
+pub use report::Report;
 pub use resources::{Arch, GpuAsk, GpuDevice, Resources, RuntimeKind};
 pub use time::Timestamp;
 pub use workload::{Amount, Mode, UpdatePolicy, WorkloadPhase, WorkloadSpec};

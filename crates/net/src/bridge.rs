@@ -11,7 +11,9 @@ use model::{Error, Result};
 use crate::cidr::Ipv4Cidr;
 use crate::config::{BridgeConfig, instance_check, mac_of, mac_text, subnet_check};
 use crate::filter::{Filter, filter_remove};
-use crate::host::{bridge_ensure, bridge_ports, bridge_remove, kernel_error, subnet_choose};
+use crate::host::{
+    bridge_ensure, bridge_lack, bridge_ports, bridge_remove, kernel_error, ports_loose, subnet_choose,
+};
 use crate::lease::Leases;
 use crate::netlink::Netlink;
 use crate::netns::{folder_lock, netns_names, netns_path, netns_remove};
@@ -125,6 +127,33 @@ impl Bridge {
         let inner = self.inner.clone();
         let _sweep = self.inner.sweep.write().await;
         blocking(move || inner.leftovers_remove()).await
+    }
+
+    /// Looks whether the bridge, its ports and its rules are as they were made, and puts back what is not; says what that
+    /// was. Others than us change these: a reload of the host's firewall, a tool that clears up.
+    pub async fn mend(&self) -> Result<Vec<String>> {
+        let mut mended = Vec::new();
+        let inner = self.inner.clone();
+        let (lack, loose) = {
+            let _sweep = self.inner.sweep.write().await;
+            blocking(move || inner.host_mend()).await?
+        };
+        mended.extend(lack);
+        for instance in &loose {
+            self.inner.clone().reattach(instance).await?;
+        }
+        match loose.len() {
+            0 => {}
+            1 => mended.push("1 port did not hang on the bridge".to_owned()),
+            count => mended.push(format!("{count} ports did not hang on the bridge")),
+        }
+        if self.inner.filter.mend(&self.inner.config).await? {
+            mended.push(format!(
+                "the nftables rules of {} were not as they were loaded",
+                self.inner.config.table
+            ));
+        }
+        Ok(mended)
     }
 
     /// What the instance has by its lease.
@@ -247,6 +276,27 @@ impl Inner {
             return Err(error);
         }
         Ok(attachment)
+    }
+
+    /// Makes the bridge anew where it lacks something, and finds the instances whose ports hang elsewhere.
+    fn host_mend(&self) -> Result<(Option<String>, Vec<String>)> {
+        let told = |error| kernel_error("the bridge cannot be looked at", error);
+        let lack = bridge_lack(&self.config).map_err(told)?;
+        if lack.is_some() {
+            bridge_ensure(&self.config)?;
+        }
+        let loose: BTreeSet<String> = ports_loose(&self.config).map_err(told)?.into_iter().collect();
+        let leased = self.leases.all().into_iter();
+        let loose = leased.filter(|(_, number)| loose.contains(&self.config.veth(*number)));
+        Ok((lack, loose.map(|(instance, _)| instance).collect()))
+    }
+
+    /// Puts the port of an instance back on the bridge, unless it was detached meanwhile.
+    async fn reattach(self: Arc<Self>, instance: &str) -> Result<()> {
+        let _sweep = self.sweep.read().await;
+        let _turn = self.turn(instance).await;
+        let Some(number) = self.leases.get(instance) else { return Ok(()) };
+        self.port_ensure(self.plan(&self.attachment(instance, number))).await
     }
 
     async fn detach(self: Arc<Self>, instance: &str) -> Result<()> {

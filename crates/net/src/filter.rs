@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use model::{Error, Result};
@@ -18,34 +18,71 @@ use crate::config::{BridgeConfig, mac_of, mac_text};
 const BLOCK: u32 = 1024;
 const NFT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The blocks that are in the kernel; held while one is being loaded.
-#[derive(Debug, Default)]
+/// What is in the kernel; held while something is being loaded.
+#[derive(Debug)]
 pub struct Filter {
-    loaded: tokio::sync::Mutex<BTreeSet<u32>>,
+    loaded: tokio::sync::Mutex<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    blocks: BTreeSet<u32>,
+    /// How nft showed the tables after they were loaded.
+    shown: Option<String>,
 }
 
 impl Filter {
     /// Puts the rules into the kernel in place of what is there, with the blocks of `numbers`.
     pub async fn start(config: &BridgeConfig, numbers: impl Iterator<Item = u32>) -> Result<Self> {
         let blocks: BTreeSet<u32> = numbers.chain([0]).map(|number| number / BLOCK).collect();
-        let mut text = ruleset(config);
-        for block in &blocks {
-            text.push_str(&elements(config, *block));
+        let shown = load(config, &blocks).await?;
+        Ok(Self { loaded: tokio::sync::Mutex::new(Loaded { blocks, shown }) })
+    }
+
+    /// Puts the rules back when they are no longer as they were loaded, as after a reload of the host's firewall; says
+    /// whether that was so.
+    pub async fn mend(&self, config: &BridgeConfig) -> Result<bool> {
+        let mut loaded = self.loaded.lock().await;
+        if tables_show(&config.table).await == loaded.shown {
+            return Ok(false);
         }
-        nft(&text).await?;
-        Ok(Self { loaded: tokio::sync::Mutex::new(blocks) })
+        loaded.shown = load(config, &loaded.blocks).await?;
+        Ok(true)
     }
 
     /// Sees to it that the port of this number may speak.
     pub async fn number_ensure(&self, config: &BridgeConfig, number: u32) -> Result<()> {
         let block = number / BLOCK;
         let mut loaded = self.loaded.lock().await;
-        if !loaded.contains(&block) {
+        if !loaded.blocks.contains(&block) {
             nft(&elements(config, block)).await?;
-            loaded.insert(block);
+            loaded.blocks.insert(block);
         }
         Ok(())
     }
+}
+
+/// Loads everything in place of what is there, and says how nft shows it.
+async fn load(config: &BridgeConfig, blocks: &BTreeSet<u32>) -> Result<Option<String>> {
+    let mut text = ruleset(config);
+    for block in blocks {
+        text.push_str(&elements(config, *block));
+    }
+    nft(&text).await?;
+    Ok(tables_show(&config.table).await)
+}
+
+/// The tables as nft lists them, without counters and without what is in the sets; nothing when one is missing.
+async fn tables_show(table: &str) -> Option<String> {
+    let mut shown = String::new();
+    for family in ["bridge", "inet"] {
+        let output = nft_run(&["-s", "-t", "list", "table", family, table], "").await.ok()?;
+        if !output.status.success() {
+            return None;
+        }
+        shown.push_str(&String::from_utf8_lossy(&output.stdout));
+    }
+    Some(shown)
 }
 
 /// Removes the rules; it is no error when there are none.
@@ -159,8 +196,7 @@ fn ruleset_inet(config: &BridgeConfig) -> String {
     )
 }
 
-/// Runs `nft -f -`: all of the text takes effect, or none of it.
-async fn nft(text: &str) -> Result<()> {
+async fn nft_run(words: &[&str], text: &str) -> Result<Output> {
     let program = sal::program_find("nft").ok_or_else(|| {
         let missing = sal::missing_programs(&[("nft", "nftables")]);
         Error::unavailable("the network of this node needs the program nft")
@@ -168,7 +204,7 @@ async fn nft(text: &str) -> Result<()> {
     })?;
     let run = async {
         let mut command = tokio::process::Command::new(program);
-        command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn()?;
         let mut stdin = child.stdin.take().expect("the input is a pipe");
         // When nft ends early, its own words say more than the broken pipe.
@@ -176,10 +212,15 @@ async fn nft(text: &str) -> Result<()> {
         drop(stdin);
         child.wait_with_output().await
     };
-    let output = tokio::time::timeout(NFT_TIMEOUT, run)
+    tokio::time::timeout(NFT_TIMEOUT, run)
         .await
         .map_err(|_| Error::unavailable("nft did not end in time"))?
-        .map_err(|error| Error::internal("nft cannot be run").because(error))?;
+        .map_err(|error| Error::internal("nft cannot be run").because(error))
+}
+
+/// Runs `nft -f -`: all of the text takes effect, or none of it.
+async fn nft(text: &str) -> Result<()> {
+    let output = nft_run(&["-f", "-"], text).await?;
     if output.status.success() {
         return Ok(());
     }

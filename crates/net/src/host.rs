@@ -11,6 +11,8 @@ use crate::config::{BridgeConfig, mac_of};
 use crate::lease::subnet_on_disk;
 use crate::netlink::Netlink;
 
+/// The bit of a device's flags that says that it is up.
+const IFF_UP: u32 = 1;
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 
 /// An error of the kernel, told with what was being done.
@@ -94,11 +96,45 @@ pub fn bridge_ensure(config: &BridgeConfig) -> Result<()> {
     settings_apply(config)
 }
 
+/// What of the bridge is not as it was made, for people.
+pub fn bridge_lack(config: &BridgeConfig) -> io::Result<Option<String>> {
+    let name = &config.bridge;
+    let mut netlink = Netlink::open()?;
+    let Some(link) = netlink.link_get(name)? else {
+        return Ok(Some(format!("the bridge {name} was gone")));
+    };
+    if !netlink.address_list(link.index)?.contains(&(config.gateway(), config.subnet.prefix())) {
+        return Ok(Some(format!("the bridge {name} had lost its address")));
+    }
+    if !device_up(name) {
+        return Ok(Some(format!("the bridge {name} was down")));
+    }
+    Ok((config.nat && !forwards()).then(|| "the host no longer forwarded packets".to_owned()))
+}
+
+/// Whether a device is up; one that cannot be looked at counts as up.
+fn device_up(name: &str) -> bool {
+    let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).unwrap_or_default();
+    let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16);
+    flags.map_or(true, |flags| flags & IFF_UP != 0)
+}
+
+fn forwards() -> bool {
+    std::fs::read_to_string(FORWARDING).is_ok_and(|value| value.trim() == "1")
+}
+
+/// Devices with our names that hang on another bridge than ours, or on none.
+pub fn ports_loose(config: &BridgeConfig) -> io::Result<Vec<String>> {
+    let mut netlink = Netlink::open()?;
+    let Some(link) = netlink.link_get(&config.bridge)? else { return Ok(Vec::new()) };
+    let loose = netlink.link_list()?.into_iter().filter(|port| port.controller != Some(link.index));
+    Ok(loose.map(|port| port.name).filter(|name| name.starts_with(&config.veth_prefix)).collect())
+}
+
 fn settings_apply(config: &BridgeConfig) -> Result<()> {
     // Instances have no IPv6 in this form of the network, and the host needs none towards them.
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", config.bridge), "1");
-    let forwards = std::fs::read_to_string(FORWARDING).is_ok_and(|value| value.trim() == "1");
-    if config.nat && !forwards {
+    if config.nat && !forwards() {
         std::fs::write(Path::new(FORWARDING), "1")
             .map_err(|error| kernel_error("the host cannot be made to forward packets", error))?;
     }

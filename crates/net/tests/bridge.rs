@@ -44,6 +44,31 @@ async fn neighbours_and_the_host_reach_an_instance() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_others_took_away_is_put_back() {
+    let mut net = Net::new();
+    let bridge = net.start().await;
+    let a = bridge.attach("i-a").await.unwrap();
+    let server = serve(&a.netns, Ipv4Addr::UNSPECIFIED, 0);
+    let to = SocketAddr::from((a.address, server.port()));
+    assert_eq!(bridge.mend().await.unwrap(), [""; 0], "nothing is wrong");
+    let tag = net.config.bridge.clone();
+    for harm in [
+        format!("nft delete table inet {tag}"),
+        format!("nft flush table bridge {tag}"),
+        format!("ip link set {tag} down"),
+        format!("ip link delete {tag}"),
+    ] {
+        run(&harm);
+        let mended = bridge.mend().await.unwrap();
+        assert!(!mended.is_empty(), "{harm} was not seen");
+        assert_eq!(bridge.mend().await.unwrap(), [""; 0], "{harm}: {mended:?}");
+        assert_eq!(call(None, to, PATIENCE).unwrap(), bridge.gateway().to_string(), "{harm}");
+    }
+    bridge.stop().await.unwrap();
+    assert_eq!(net.remains(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_outside_is_reached_by_translation_and_does_not_reach_in() {
     let mut net = Net::new();
     let bridge = net.start().await;

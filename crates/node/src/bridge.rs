@@ -42,6 +42,10 @@ impl Network for BridgeNetwork {
         Box::pin(self.0.sweep())
     }
 
+    fn mend(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(self.0.mend())
+    }
+
     fn retain<'a>(&'a self, ids: &'a BTreeSet<InstanceId>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();

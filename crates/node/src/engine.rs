@@ -40,8 +40,19 @@ pub(crate) struct Shared {
     pub starts: Semaphore,
     /// Things found that nobody asked for.
     pub orphans: AtomicU64,
+    /// How the network is that instances are attached to.
+    pub network_care: Mutex<NetworkCare>,
     table: Mutex<BTreeMap<InstanceId, Entry>>,
     revision: watch::Sender<u64>,
+}
+
+/// What became of the looks at the network.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NetworkCare {
+    /// Things that others took away and that were put back, since the start.
+    pub mended: u64,
+    /// Why it could not be put back.
+    pub trouble: Option<String>,
 }
 
 pub(crate) struct Entry {
@@ -87,6 +98,7 @@ impl Engine {
             runtime,
             cgroups,
             orphans: AtomicU64::new(0),
+            network_care: Mutex::default(),
             table: Mutex::default(),
             revision: watch::Sender::new(0),
         });

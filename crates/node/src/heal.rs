@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -43,7 +44,33 @@ impl Engine {
         if let Err(error) = self.orphans_remove().await {
             tracing::warn!(%error, "leftovers could not be looked for");
         }
+        self.network_mend().await;
         self.drivers_restart();
+    }
+
+    /// Puts back what others took away of the bridge and its rules.
+    async fn network_mend(&self) {
+        let mended = self.shared.network.mend().await;
+        let mut care = self.shared.network_care.lock().unwrap_or_else(PoisonError::into_inner);
+        care.trouble = None;
+        match mended {
+            Ok(mended) => {
+                for what in &mended {
+                    tracing::warn!(%what, "the network was put back");
+                }
+                care.mended += mended.len() as u64;
+            }
+            Err(error) => {
+                tracing::error!(%error, "the network cannot be put back");
+                care.trouble = Some(error.to_string());
+            }
+        }
+    }
+
+    /// How often something of the network was put back, and why it cannot be now.
+    pub fn network_care(&self) -> (u64, Option<String>) {
+        let care = self.shared.network_care.lock().unwrap_or_else(PoisonError::into_inner);
+        (care.mended, care.trouble.clone())
     }
 
     /// Things found that nobody asked for, and removed, since the start.

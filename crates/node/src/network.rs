@@ -48,6 +48,11 @@ pub trait Network: Send + Sync + 'static {
         Box::pin(async { Ok(0) })
     }
 
+    /// Puts back what others took away of the network itself; says what that was.
+    fn mend(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     /// Takes away whatever belongs to none of `ids`.
     fn retain<'a>(&'a self, ids: &'a BTreeSet<InstanceId>) -> BoxFuture<'a, Result<()>>;
 }

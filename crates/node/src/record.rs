@@ -26,8 +26,11 @@ pub struct Record {
     pub attachment: Option<Attachment>,
     pub exit: Option<Exit>,
     pub started_at: Option<Timestamp>,
-    /// Starts after the first.
+    /// Starts that nobody asked for: its process ended, and its policy starts it again.
     pub restarts: u64,
+    /// Somebody asked for the next start.
+    #[serde(default)]
+    pub asked: bool,
     pub starts: u64,
     /// Ends and failed starts in a row, for the pause before the next start.
     pub failures: u32,
@@ -50,6 +53,7 @@ impl Record {
             exit: None,
             started_at: None,
             restarts: 0,
+            asked: true,
             starts: 0,
             failures: 0,
             finished: false,

@@ -68,11 +68,15 @@ impl NodeService {
     pub fn pulse(&self, certificate_until: Option<Timestamp>) -> Pulse {
         let usage = self.0.meter.machine_usage(&self.0.data);
         let instances = self.0.engine.running_count();
+        let (network_mended, network_trouble) = self.0.engine.network_care();
         Pulse {
             at: self.0.engine.now(),
             usage: usage.ok().map(|usage| Usage { instances, ..usage }),
             certificate_until,
             orphans_removed: self.0.engine.orphans_removed(),
+            network_mended,
+            network_trouble,
+            ..Pulse::default()
         }
     }
 
@@ -142,7 +146,7 @@ impl NodeService {
         tracing::error!(
             count,
             "this node was removed from its zone; its instances end here. To join again: stop it, delete {}, and \
-             start it with a new token from 'banyan enroll node'",
+             start it with a new token from 'banyan enroll node'; the node of 'banyan up' joins anew with its next start",
             self.0.data.join("identity").display()
         );
         Ok(())

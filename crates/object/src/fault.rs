@@ -67,6 +67,10 @@ impl From<Fault> for S3Error {
                     "The store that keeps these bytes does not answer. Please try again.",
                 )
             }
+            Fault::Engine(error @ (EngineError::Damaged(_) | EngineError::Missing(_))) => {
+                tracing::error!(%error, "the store failed");
+                S3Error::with_message(S3ErrorCode::InternalError, "The bytes of this object are damaged.")
+            }
             Fault::Engine(error) => {
                 tracing::error!(%error, "the store failed");
                 S3Error::with_message(

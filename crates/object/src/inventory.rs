@@ -6,7 +6,7 @@ use model::{Error, Result};
 
 use crate::access::policy::Policy;
 use crate::access::{acl, session};
-use crate::engine::{BlobId, Stats};
+use crate::engine::{BlobId, GatewayState, Stats};
 use crate::fault::Fault;
 use crate::identity::Rights;
 use crate::record::key::{self, Space};
@@ -38,12 +38,14 @@ pub struct Total {
 }
 
 /// How the store is.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Condition {
     pub total: Total,
     pub stats: Stats,
     /// Length of the queue of events for webhooks; beyond [`OUTBOX_MAX`] events are dropped.
     pub outbox: u64,
+    /// The store that keeps the large objects, if it is another one.
+    pub gateway: Option<GatewayState>,
 }
 
 pub fn condition(service: &Service) -> Result<Condition> {
@@ -52,6 +54,7 @@ pub fn condition(service: &Service) -> Result<Condition> {
         total: total(service)?,
         stats: service.engine.stats().map_err(failed)?,
         outbox: notify::waiting(&view).map_err(failed)?,
+        gateway: service.engine.gateway(),
     })
 }
 

@@ -1,47 +1,48 @@
 //! Telling webhooks what happened in a bucket.
 //!
 //! An event is a record that is written by the very change it tells of, so none
-//! is lost and none is told of what did not happen. A background task delivers
-//! them in order per store, again after a failure, and lets go of those that
-//! nobody wanted for a day.
+//! is lost and none is told of what did not happen. Every target has a queue of
+//! its own, so that one that does not answer holds up nobody else's. A background
+//! task delivers each queue in its order, again after a failure, and lets go of
+//! those that nobody wanted for a day.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use s3s::S3ErrorCode;
+use futures::StreamExt;
+
 use s3s::dto::{FilterRuleName, NotificationConfigurationFilter};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tx;
-use crate::fault::{Fault, Result};
+use crate::escape::escape;
+use crate::fault::Result;
+use crate::hook;
 use crate::identity::Account;
 use crate::record::Bucket;
 use crate::record::key::{self, Space};
 use crate::record::version::Head;
 use crate::service::{Records, Service};
 use crate::time::timestamp;
-use crate::version::Deleted;
+use crate::version::{self, Deleted};
 
-/// Events that may wait; when there are more, new ones are not kept.
+/// Events that may wait for one target; when there are more, new ones are not kept.
 pub const WAITING_MAX: u64 = 100_000;
 /// How long an event is tried.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Events looked at in one round.
-const ROUND: usize = 100;
+/// Events of one target in one round.
+const ROUND: usize = 20;
+/// Targets that are called at once.
+const CALLS: usize = 16;
 const PAUSE: Duration = Duration::from_secs(1);
-const CALL_WAIT: Duration = Duration::from_secs(10);
-const QUEUE: &str = "event";
-
-/// The address behind a target: a plain `http(s)://` one, or one that ends an ARN.
-pub fn target(arn: &str) -> Result<&str> {
-    let address = arn.find("http://").or_else(|| arn.find("https://")).map(|at| &arn[at..]);
-    let parsed = address.filter(|address| reqwest::Url::parse(address).is_ok());
-    parsed.ok_or_else(|| {
-        let why = "The target must be a webhook: an address with http:// or https://";
-        Fault::new(S3ErrorCode::InvalidArgument, why)
-    })
-}
+/// How long a target that failed is left alone, at first and at most.
+const REST: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+const QUEUE: &str = "hook";
+/// Of buckets that name none.
+const REGION: &str = "us-east-1";
 
 /// An event that waits for delivery.
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,13 +84,15 @@ pub fn emit(tx: &mut Tx<'_>, bucket: &Bucket, event: &str, about: &About<'_>) ->
         }
         let now = tx.now();
         let body = message(bucket, event, about, id.as_deref().unwrap_or_default(), now);
-        let number = tx.next(QUEUE)?;
-        if number.saturating_sub(oldest(tx)?.unwrap_or(number)) >= WAITING_MAX {
-            tracing::warn!(bucket = bucket.name, "too many events wait; one is dropped");
+        let Some(to) = hook::address(arn).map(str::to_owned) else { continue };
+        let queue = Mark::of(&to);
+        let number = tx.next(&queue.counter())?;
+        if number.saturating_sub(queue.oldest(tx)?.unwrap_or(number)) >= WAITING_MAX {
+            tracing::warn!(bucket = bucket.name, target = to, "too many events wait; one is dropped");
             continue;
         }
-        let waiting = Waiting { to: target(arn)?.to_owned(), at: now, body };
-        tx.put(place(number), serde_json::to_vec(&waiting).expect("plain data"));
+        let waiting = Waiting { to, at: now, body };
+        tx.put(queue.place(number), serde_json::to_vec(&waiting).expect("plain data"));
     }
     Ok(())
 }
@@ -107,42 +110,86 @@ pub fn removed(
     if !marked && !deleted.removed {
         return Ok(());
     }
-    let about = About { object, size: 0, etag: "", version_id: deleted.version_id.clone(), seq: 0, by };
+    let (version_id, seq) = (deleted.version_id.clone(), tx.next(version::COUNTER)?);
+    let about = About { object, size: 0, etag: "", version_id, seq, by };
     emit(tx, bucket, events[usize::from(marked)], &about)
 }
 
-fn place(number: u64) -> Vec<u8> {
+/// What the queue of a target goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Mark([u8; 8]);
+
+impl Mark {
+    fn of(target: &str) -> Self {
+        let sum = Sha256::digest(target);
+        Self(std::array::from_fn(|at| sum[at]))
+    }
+
+    fn of_place(place: &[u8]) -> Option<Self> {
+        let start = place.len().checked_sub(16)?;
+        Some(Self(place.get(start..start + 8)?.try_into().ok()?))
+    }
+
+    fn counter(self) -> String {
+        format!("{QUEUE}-{}", hex::encode(self.0))
+    }
+
+    fn place(self, number: u64) -> Vec<u8> {
+        let mut place = beginning();
+        place.extend_from_slice(&self.0);
+        place.extend_from_slice(&number.to_be_bytes());
+        place
+    }
+
+    fn all(self) -> std::ops::Range<Vec<u8>> {
+        let mut prefix = beginning();
+        prefix.extend_from_slice(&self.0);
+        key::under(prefix)
+    }
+
+    fn oldest(self, records: &impl Records) -> Result<Option<u64>> {
+        let mut found = None;
+        records.each(self.all(), |name, _| {
+            found = name.last_chunk().map(|number| u64::from_be_bytes(*number));
+            false
+        })?;
+        Ok(found)
+    }
+}
+
+fn beginning() -> Vec<u8> {
     let mut name = vec![Space::Queue as u8];
     name.extend_from_slice(QUEUE.as_bytes());
     name.push(0);
-    name.extend_from_slice(&number.to_be_bytes());
     name
 }
 
-fn number(name: &[u8]) -> Option<u64> {
-    let tail = name.get(name.len().checked_sub(8)?..)?;
-    Some(u64::from_be_bytes(tail.try_into().ok()?))
+/// The queues that hold something.
+fn queues(records: &impl Records) -> Result<Vec<Mark>> {
+    let mut range = key::under(beginning());
+    let mut found = Vec::new();
+    loop {
+        let mut next = None;
+        records.each(range.clone(), |name, _| {
+            next = Mark::of_place(name);
+            false
+        })?;
+        let Some(queue) = next else { return Ok(found) };
+        range.start = queue.all().end;
+        found.push(queue);
+    }
 }
 
-fn all() -> std::ops::Range<Vec<u8>> {
-    let mut prefix = place(0);
-    prefix.truncate(prefix.len() - 8);
-    key::under(prefix)
-}
-
-/// How long the queue is from its oldest event to its newest; delivered ones between them count.
+/// How long the longest queue is from its oldest event to its newest; delivered ones between them count.
 pub fn waiting(records: &impl Records) -> Result<u64> {
-    let newest = records.record(&key::counter(QUEUE))?.as_deref().and_then(number).unwrap_or_default();
-    Ok(oldest(records)?.map_or(0, |oldest| newest.saturating_sub(oldest) + 1))
-}
-
-fn oldest(records: &impl Records) -> Result<Option<u64>> {
-    let mut found = None;
-    records.each(all(), |name, _| {
-        found = number(name);
-        false
-    })?;
-    Ok(found)
+    let mut longest = 0;
+    for queue in queues(records)? {
+        let newest = records.record(&key::counter(&queue.counter()))?;
+        let newest =
+            newest.as_deref().and_then(<[u8]>::last_chunk).map_or(0, |number| u64::from_be_bytes(*number));
+        longest = longest.max(queue.oldest(records)?.map_or(0, |oldest| newest.saturating_sub(oldest) + 1));
+    }
+    Ok(longest)
 }
 
 fn event_fits(pattern: &str, event: &str) -> bool {
@@ -169,10 +216,10 @@ fn message(bucket: &Bucket, event: &str, about: &About<'_>, id: &str, now: i64) 
     let mut at = Vec::new();
     let format = s3s::dto::TimestampFormat::DateTime;
     let at = timestamp(now).format(format, &mut at).ok().and_then(|()| String::from_utf8(at).ok());
-    let record = json!({
+    let mut record = json!({
         "eventVersion": "2.1",
         "eventSource": "aws:s3",
-        "awsRegion": bucket.location.as_deref().unwrap_or_default(),
+        "awsRegion": bucket.location.as_deref().filter(|region| !region.is_empty()).unwrap_or(REGION),
         "eventTime": at,
         "eventName": event,
         "userIdentity": { "principalId": &*about.by.id },
@@ -185,29 +232,33 @@ fn message(bucket: &Bucket, event: &str, about: &About<'_>, id: &str, now: i64) 
                 "arn": format!("arn:aws:s3:::{}", bucket.name),
             },
             "object": {
-                "key": about.object,
-                "size": about.size,
-                "eTag": about.etag,
-                "versionId": about.version_id,
+                // Spaces as plus signs, as forms have them and consumers expect it.
+                "key": escape(about.object, true).replace("%20", "+"),
                 "sequencer": format!("{:016X}", about.seq),
             },
         },
     });
+    let object = &mut record["s3"]["object"];
+    if event.starts_with("ObjectCreated") {
+        object["size"] = about.size.into();
+        object["eTag"] = about.etag.into();
+    }
+    // A bucket that keeps no versions names none.
+    if let Some(version) = about.version_id.as_deref().filter(|version| *version != "null") {
+        object["versionId"] = version.into();
+    }
     json!({ "Records": [record] }).to_string()
 }
 
 /// Delivers until `stop`.
 pub async fn run(service: Service, stop: CancellationToken) {
-    let client = match reqwest::Client::builder()
-        .timeout(CALL_WAIT)
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
-    {
+    let client = match hook::client(service.config.listen.ip()) {
         Ok(client) => client,
         Err(error) => return tracing::error!(%error, "events cannot be delivered"),
     };
+    let mut resting: HashMap<Mark, Rest> = HashMap::new();
     while !stop.is_cancelled() {
-        let more = match round(&service, &client, &stop).await {
+        let more = match round(&service, &client, &mut resting).await {
             Ok(more) => more,
             Err(error) => {
                 tracing::warn!(%error, "a round of events did not end");
@@ -223,49 +274,82 @@ pub async fn run(service: Service, stop: CancellationToken) {
     }
 }
 
-/// Tries the oldest ones, each target at most once after it failed. Whether more wait and could go.
-async fn round(service: &Service, client: &reqwest::Client, stop: &CancellationToken) -> Result<bool> {
+/// A target that failed.
+struct Rest {
+    until: Instant,
+    last: Duration,
+}
+
+/// Tries the oldest events of every target that does not rest. Whether more wait and could go.
+async fn round(
+    service: &Service,
+    client: &reqwest::Client,
+    resting: &mut HashMap<Mark, Rest>,
+) -> Result<bool> {
+    let awake = {
+        let view = service.engine.read()?;
+        let mut queues = queues(&view)?;
+        resting.retain(|queue, _| queues.contains(queue));
+        queues.retain(|queue| resting.get(queue).is_none_or(|rest| rest.until <= Instant::now()));
+        queues
+    };
+    let calls = awake.into_iter().map(|queue| async move { (queue, deliver(service, client, queue).await) });
+    let answers: Vec<(Mark, Result<Delivered>)> =
+        futures::stream::iter(calls).buffer_unordered(CALLS).collect().await;
+    let mut more = false;
+    for (queue, delivered) in answers {
+        let delivered = delivered?;
+        more |= delivered.more;
+        if delivered.failed {
+            let last = resting.get(&queue).map_or(REST[0], |rest| (rest.last * 2).min(REST[1]));
+            resting.insert(queue, Rest { until: Instant::now() + last, last });
+        } else {
+            resting.remove(&queue);
+        }
+    }
+    Ok(more)
+}
+
+struct Delivered {
+    failed: bool,
+    /// More wait and could go.
+    more: bool,
+}
+
+/// Sends the oldest events of a target one after the other, until one is not taken.
+async fn deliver(service: &Service, client: &reqwest::Client, queue: Mark) -> Result<Delivered> {
     let mut waiting = Vec::new();
-    service.engine.read()?.scan(all(), |name, value| {
+    service.engine.read()?.scan(queue.all(), |name, value| {
         waiting.push((name.to_vec(), serde_json::from_slice::<Waiting>(value).ok()));
         waiting.len() < ROUND
     })?;
     let full = waiting.len() == ROUND;
     let now = jiff::Timestamp::now().as_millisecond();
     let mut done = Vec::new();
-    let mut failed: Vec<String> = Vec::new();
+    let mut failed = false;
     for (name, event) in waiting {
         let Some(event) = event else {
             done.push(name);
             continue;
         };
-        let old = now - event.at > KEPT.as_millis() as i64;
-        if stop.is_cancelled() || failed.contains(&event.to) && !old {
-            continue;
-        }
         let call = client.post(&event.to).header("content-type", "application/json").body(event.body).send();
-        match call.await.and_then(reqwest::Response::error_for_status) {
-            Ok(_) => done.push(name),
-            Err(error) => {
-                tracing::warn!(target = event.to, %error, "an event was not taken");
-                if old {
-                    done.push(name);
-                }
-                failed.push(event.to);
+        if let Err(error) = call.await.and_then(reqwest::Response::error_for_status) {
+            tracing::warn!(target = event.to, %error, "an event was not taken");
+            failed = true;
+            if now - event.at <= KEPT.as_millis() as i64 {
+                break;
             }
         }
+        done.push(name);
     }
-    let progress = !done.is_empty();
-    if progress {
-        service
-            .engine
-            .write(move |tx| -> Result<()> {
-                done.into_iter().for_each(|name| tx.delete(name));
-                Ok(())
-            })
-            .await?;
+    if !done.is_empty() {
+        let gone = |tx: &mut Tx<'_>| -> Result<()> {
+            done.into_iter().for_each(|name| tx.delete(name));
+            Ok(())
+        };
+        service.engine.write(gone).await?;
     }
-    Ok(full && progress)
+    Ok(Delivered { failed, more: full && !failed })
 }
 
 #[cfg(test)]
@@ -278,13 +362,5 @@ mod tests {
         assert!(event_fits("s3:ObjectCreated:Put", "ObjectCreated:Put"));
         assert!(!event_fits("s3:ObjectRemoved:*", "ObjectCreated:Put"));
         assert!(!event_fits("s3:ObjectCreated:Post", "ObjectCreated:Put"));
-    }
-
-    #[test]
-    fn targets_are_webhooks() {
-        assert_eq!(target("http://h:1/x").expect("plain"), "http://h:1/x");
-        assert_eq!(target("arn:aws:sns:us-east-1:t:https://h/x").expect("in an arn"), "https://h/x");
-        assert!(target("arn:aws:sns:us-east-1:123:topic").is_err());
-        assert!(target("http://").is_err());
     }
 }

@@ -3,21 +3,16 @@
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::HeaderMap;
-use md5::{Digest, Md5};
 use s3s::{S3ErrorCode, StdError, TrailingHeaders};
-use tokio::task::JoinHandle;
 
 use crate::checksum::{self, Algorithm, Asked};
 use crate::engine::{BlobWriter, Engine, SealKey, Written};
 use crate::fault::{Fault, Result};
+use crate::hash::Hashes;
 use crate::record;
 
 /// The most bytes of one request, as S3 has it.
 pub const SIZE_MAX: u64 = 5 << 30;
-/// Bodies up to this size are hashed on the spot; handing them over would cost more.
-const INLINE_MAX: u64 = 128 * 1024;
-/// Bytes of a body that are handed to the hashes at once.
-const HASH_GATHER: usize = 256 * 1024;
 
 /// Bytes to be taken, and what was promised about them.
 pub struct Source<S> {
@@ -117,73 +112,6 @@ fn expected(asked: &Asked, trailers: Option<&TrailingHeaders>) -> Result<Option<
     value.flatten().map(Some).ok_or_else(|| {
         Fault::new(S3ErrorCode::InvalidRequest, "The trailer that the request announced did not come.")
     })
-}
-
-/// MD5 and a checksum beside the disk's work. Holds no thread while it waits for bytes.
-enum Hashes {
-    Inline(Box<Pair>),
-    Beside { gathered: Vec<Bytes>, waiting: usize, work: JoinHandle<Box<Pair>> },
-}
-
-struct Pair {
-    md5: Md5,
-    checksum: checksum::Hasher,
-}
-
-impl Pair {
-    fn update(&mut self, bytes: &[u8]) {
-        self.md5.update(bytes);
-        self.checksum.update(bytes);
-    }
-
-    fn update_all(mut self: Box<Self>, pieces: &[Bytes]) -> Box<Self> {
-        pieces.iter().for_each(|piece| self.update(piece));
-        self
-    }
-}
-
-impl Hashes {
-    fn start(algorithm: Algorithm, length: Option<u64>) -> Self {
-        let pair = Box::new(Pair { md5: Md5::new(), checksum: checksum::Hasher::new(algorithm) });
-        if length.is_some_and(|length| length <= INLINE_MAX) {
-            return Self::Inline(pair);
-        }
-        Self::Beside { gathered: Vec::new(), waiting: 0, work: tokio::task::spawn_blocking(|| pair) }
-    }
-
-    /// Waits while the hashes are behind.
-    async fn update(&mut self, piece: Bytes) -> Result<()> {
-        match self {
-            Self::Inline(pair) => pair.update(&piece),
-            Self::Beside { gathered, waiting, work } => {
-                *waiting += piece.len();
-                gathered.push(piece);
-                if *waiting >= HASH_GATHER {
-                    let pieces = std::mem::take(gathered);
-                    *waiting = 0;
-                    let pair = (&mut *work).await.map_err(|_| stopped())?;
-                    *work = tokio::task::spawn_blocking(move || pair.update_all(&pieces));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn finish(self) -> Result<([u8; 16], String)> {
-        let pair = match self {
-            Self::Inline(pair) => pair,
-            Self::Beside { gathered, work, .. } => {
-                let pair = work.await.map_err(|_| stopped())?;
-                let last = tokio::task::spawn_blocking(move || pair.update_all(&gathered));
-                last.await.map_err(|_| stopped())?
-            }
-        };
-        Ok((pair.md5.finalize().into(), pair.checksum.finish()))
-    }
-}
-
-fn stopped() -> Fault {
-    Fault::Engine(crate::engine::EngineError::Stopped)
 }
 
 fn too_large() -> Fault {

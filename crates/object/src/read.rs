@@ -100,6 +100,14 @@ pub async fn bytes(
     Ok(first.chain(later).map(Some).chain(end).filter_map(std::future::ready).boxed())
 }
 
+/// Waits for the first bytes, so that damage among them is an error and not an answer that breaks off.
+pub async fn begun(
+    mut stream: BoxStream<'static, Result<Bytes, EngineError>>,
+) -> Result<BoxStream<'static, Result<Bytes, EngineError>>> {
+    let Some(first) = stream.next().await.transpose()? else { return Ok(stream) };
+    Ok(stream::once(std::future::ready(Ok(first))).chain(stream).boxed())
+}
+
 /// Which bytes of which blobs a range is made of.
 fn pieces(version: &Version, range: Range<u64>) -> Vec<(BlobId, Range<u64>)> {
     let mut start = 0;

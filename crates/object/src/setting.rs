@@ -1,6 +1,7 @@
 //! What a bucket's settings must hold to be kept.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use s3s::S3ErrorCode;
 use s3s::dto::*;
@@ -189,7 +190,7 @@ pub fn check_logging(tx: &Tx<'_>, bucket: &Bucket, ask: &mut LoggingEnabled) -> 
 }
 
 /// Also gives ids to those that came without.
-pub fn check_notification(ask: &mut NotificationConfiguration) -> Result<()> {
+pub fn check_notification(ask: &mut NotificationConfiguration, listen: IpAddr) -> Result<()> {
     if ask.lambda_function_configurations.as_ref().is_some_and(|list| !list.is_empty()) {
         return Err(Fault::new(
             S3ErrorCode::NotImplemented,
@@ -202,7 +203,7 @@ pub fn check_notification(ask: &mut NotificationConfiguration) -> Result<()> {
     for (id, target) in topics.chain(queues) {
         count += 1;
         id.get_or_insert_with(|| format!("{:024x}", rand::random::<u128>() >> 32));
-        crate::notify::target(target)?;
+        crate::hook::check(target, listen)?;
     }
     if count > NOTIFICATIONS_MAX {
         return Err(invalid(format!("A bucket has {NOTIFICATIONS_MAX} notifications at most")));

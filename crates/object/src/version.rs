@@ -19,7 +19,7 @@ use crate::service::Records;
 pub const NULL: &str = "null";
 /// The longest name of an object, in bytes of UTF-8.
 pub const KEY_MAX: usize = 1024;
-const COUNTER: &str = "version";
+pub const COUNTER: &str = "version";
 
 /// What a delete did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

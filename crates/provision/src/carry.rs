@@ -1,17 +1,18 @@
 //! One task, from being taken to its report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::FutureExt;
+use tokio_util::sync::CancellationToken;
 
-use crate::automator::{Automator, Job, Shell};
+use crate::automator::{Ansible, Automator, Chef, Docker, Job, Puppet, Shell};
 use crate::machine::Machine;
-use crate::provider::{Hosts, Provider, Setting};
+use crate::provider::{Banyan, Ec2, Hosts, OpenStack, Provider, Setting};
 use crate::resource::Resources;
-use crate::ssh::Pool;
+use crate::ssh::{Pool, SshError};
 use crate::task::{Fault, Report, Task, Verb};
 
 /// All that tasks are carried out with. The same for all workers of a tenant.
@@ -27,7 +28,14 @@ impl Carrier {
     /// With what is built in.
     pub fn new(pool: Pool, staged: PathBuf) -> Self {
         let mut carrier = Self { pool, staged, providers: BTreeMap::new(), automators: BTreeMap::new() };
+        carrier.provider_add(Arc::new(Banyan));
+        carrier.provider_add(Arc::new(Ec2));
         carrier.provider_add(Arc::new(Hosts));
+        carrier.provider_add(Arc::new(OpenStack::default()));
+        carrier.automator_add(Arc::new(Ansible::default()));
+        carrier.automator_add(Arc::new(Chef));
+        carrier.automator_add(Arc::new(Docker));
+        carrier.automator_add(Arc::new(Puppet));
         carrier.automator_add(Arc::new(Shell));
         carrier
     }
@@ -40,32 +48,48 @@ impl Carrier {
         self.automators.insert(automator.name().to_owned(), automator);
     }
 
+    /// What it has, by kind and name.
+    pub fn plugins(&self) -> BTreeSet<String> {
+        let providers = self.providers.keys().map(|name| format!("provider {name}"));
+        providers.chain(self.automators.keys().map(|name| format!("automator {name}"))).collect()
+    }
+
+    /// Closes sessions that nobody uses; to be called now and then.
+    pub fn tidy(&self) {
+        self.pool.tidy_idle();
+    }
+
     /// Does a task. Whatever happens, there is a report.
     pub async fn carry(&self, task: &Task) -> Report {
-        let done = AssertUnwindSafe(self.attempt(task)).catch_unwind().await;
+        self.carry_until(task, &CancellationToken::new()).await
+    }
+
+    /// The same, unless it is stopped. What runs on a machine is ended then; what a provider does is left as it
+    /// is, because it may be done again.
+    pub async fn carry_until(&self, task: &Task, stop: &CancellationToken) -> Report {
+        let done = AssertUnwindSafe(self.attempt(task, stop)).catch_unwind().await;
         let fault = match done {
             Ok(Ok(report)) => return report,
             Ok(Err(fault)) => fault,
             Err(_) => Fault::invalid("the worker hit a fault of its own; its log says which"),
         };
         tracing::warn!(task = %task.task_id, verb = task.task_name.word(), node = %task.node_id, %fault, "a task failed");
-        let Fault { status, message, is_passing, stdout, stderr } = fault;
-        let mut report = Report { status, stdout, stderr, ..Report::default() };
-        report.message = message;
-        report.is_passing = is_passing;
-        report
+        fault.into()
     }
 
-    async fn attempt(&self, task: &Task) -> Result<Report, Fault> {
+    async fn attempt(&self, task: &Task, stop: &CancellationToken) -> Result<Report, Fault> {
         if task.task_name.is_hardware() {
             let kind = task.provider_type().unwrap_or("banyan");
             let provider =
                 self.providers.get(kind).ok_or_else(|| unknown("provider", kind, &self.providers))?;
             let resources = Resources::new(self.staged.join("providertypes").join(kind));
             let setting = Setting { task, pool: &self.pool, resources: &resources };
-            return provider.act(&setting).await;
+            return tokio::select! {
+                done = provider.act(&setting) => done,
+                () = stop.cancelled() => Err(SshError::Stopped.into()),
+            };
         }
-        let machine = Machine::of(task, &self.pool)?;
+        let machine = Machine::of(task, &self.pool)?.until(stop.clone());
         if task.task_name == Verb::Bootstrap {
             let mut all = Report::default();
             for kind in task.automators() {

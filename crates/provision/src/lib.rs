@@ -1,6 +1,8 @@
 //! Machines made ready over SSH, by workers that take their tasks from root.
 //!
 //! ```text
+//!   worker      asks root for tasks, does many at once, reports
+//!     │
 //!   task        what is asked, and what became of it, in Coopr's shape
 //!     │ carry     picks who does it, bounds it, and reports
 //!     ├─▶ provider    makes, confirms and deletes machines
@@ -16,9 +18,11 @@
 
 pub mod automator;
 pub mod carry;
+mod child;
 pub mod machine;
 pub mod plugin;
 pub mod provider;
 pub mod resource;
 pub mod ssh;
 pub mod task;
+pub mod worker;

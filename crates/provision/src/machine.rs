@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 
 use crate::ssh::{Auth, Command, HostKey, Identity, Output, Pin, Pool, Target, quote};
 use crate::task::{Fault, Report, Task};
@@ -17,6 +18,7 @@ const PUT_MAX: Duration = Duration::from_secs(300);
 pub struct Machine {
     pool: Pool,
     target: Target,
+    stop: CancellationToken,
 }
 
 impl Machine {
@@ -41,7 +43,23 @@ impl Machine {
             }
         };
         let (port, user) = (task.ssh_port(), task.ssh_user().to_owned());
-        Ok(Self { pool: pool.clone(), target: Target { host: host.to_owned(), port, user, auth, pin } })
+        let target = Target { host: host.to_owned(), port, user, auth, pin };
+        Ok(Self { pool: pool.clone(), target, stop: CancellationToken::new() })
+    }
+
+    /// What runs there is ended when `stop` is.
+    pub fn until(self, stop: CancellationToken) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// The same machine for what must be done in any case, such as tidying up.
+    pub fn anyway(&self) -> Self {
+        self.clone().until(CancellationToken::new())
+    }
+
+    /// Ends what is done for it.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.stop
     }
 
     pub fn target(&self) -> &Target {
@@ -64,7 +82,8 @@ impl Machine {
     /// Runs a line as root, whatever its outcome.
     pub async fn run(&self, line: &str, limit: Duration) -> Result<Output, Fault> {
         let session = self.pool.session(&self.target).await?;
-        Ok(session.run(Command::new(self.as_root(line)).limit(limit)).await?)
+        let command = Command::new(self.as_root(line)).limit(limit);
+        Ok(session.run_until(command, &self.stop).await?)
     }
 
     /// Runs a line as root; an end other than 0 is a fault with what was printed.

@@ -10,30 +10,29 @@
 //! ```
 //! A status other than 0 is a failure and `message` says why; 201 means that the credentials are wrong and
 //! nothing was made. A program that ends with another code than 0, prints something else, prints too
-//! much or takes too long has failed too, and what it printed is in the report.
+//! much or takes too long has failed too, and what it printed is in the report. What it started ends with it.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::automator::{Automator, Job};
+use crate::child::{Group, gather, prepare};
 use crate::provider::{Provider, Setting};
-use crate::ssh::Kept;
+use crate::ssh::{Kept, SshError};
 use crate::task::{Action, Fault, Report, Task};
 
 /// Bytes of an answer.
 const ANSWER_MAX: usize = 4 << 20;
 /// Bytes kept of the beginning and of the end of a log.
 const LOG_KEPT: usize = 32 << 10;
-/// What programs may take over from us; everything else of our environment stays with us.
-const ENVIRONMENT: [&str; 4] = ["PATH", "LANG", "TZ", "HOME"];
 
 /// A program that speaks the protocol.
 #[derive(Debug, Clone)]
@@ -56,41 +55,52 @@ impl Plugin {
     }
 
     async fn ask(&self, task: &Task, resources: &Path) -> Result<Report, Fault> {
-        let question = Question { verb: task.task_name.word(), task, resources };
+        let question = Question { verb: task.task_name.word(), task: &task.whole(), resources };
         let question = serde_json::to_vec(&question).map_err(|error| Fault::invalid(error.to_string()))?;
-        let mut child = self.start()?;
-        let said = self.talk(&mut child, question);
-        let (answer, log, ended) = match timeout(self.limit, said).await {
-            Ok(talked) => {
-                talked.map_err(|error| Fault::failed(format!("the plugin '{}' broke: {error}", self.name)))?
-            }
-            Err(_) => {
-                end(&mut child).await;
-                let seconds = self.limit.as_secs();
-                return Err(Fault::failed(format!(
-                    "the plugin '{}' took longer than {seconds} s",
-                    self.name
+        let mut group = Group(self.start()?);
+        let mut heard = Heard { answer: Vec::new(), log: Kept::new(LOG_KEPT) };
+        let ended = timeout(self.limit, heard.talk(&mut group, question)).await;
+        group.end().await;
+        let name = &self.name;
+        let failed = |message: String| {
+            let (stdout, stderr) = (cut(&heard.answer), heard.log.text());
+            Fault { stdout, stderr, ..Fault::failed(message) }
+        };
+        let code = match ended {
+            _ if heard.answer.len() > ANSWER_MAX => {
+                return Err(failed(format!(
+                    "the plugin '{name}' answered more than {} MiB",
+                    ANSWER_MAX >> 20
                 )));
             }
+            Ok(Ok(ended)) => ended.code(),
+            Ok(Err(error)) => return Err(failed(format!("the plugin '{name}' broke: {error}"))),
+            Err(_) => {
+                let seconds = self.limit.as_secs();
+                return Err(failed(format!("the plugin '{name}' took longer than {seconds} s")));
+            }
         };
-        end(&mut child).await;
-        let (shown, log) = (cut(&answer), log.text());
-        let failed =
-            |message: String| Fault { stdout: shown.clone(), stderr: log.clone(), ..Fault::failed(message) };
-        if answer.len() > ANSWER_MAX {
-            return Err(failed(format!(
-                "the plugin '{}' answered more than {} MiB",
-                self.name,
-                ANSWER_MAX >> 20
-            )));
-        }
-        let mut report: Report = serde_json::from_slice(&answer).map_err(|error| match ended {
-            0 => failed(format!("the plugin '{}' did not answer as it should: {error}", self.name)),
-            code => failed(format!("the plugin '{}' ended with code {code}", self.name)),
+        let report = serde_json::from_slice(&heard.answer).map_err(|error| match code {
+            Some(0) => failed(format!("the plugin '{name}' did not answer as it should: {error}")),
+            Some(code) => failed(format!("the plugin '{name}' ended with code {code}")),
+            None => failed(format!("the plugin '{name}' was killed")),
         })?;
-        if report.is_good() && ended == 0 {
-            report.stderr = if report.stderr.is_empty() { log } else { report.stderr };
-            return Ok(report);
+        self.judge(report, code == Some(0), heard.log.text())
+    }
+
+    /// The same, unless the task is stopped. The program is ended then.
+    async fn ask_until(&self, job: &Job<'_>) -> Result<Report, Fault> {
+        tokio::select! {
+            answer = self.ask(job.task, job.resources.folder()) => answer,
+            () = job.machine.stop().cancelled() => Err(SshError::Stopped.into()),
+        }
+    }
+
+    /// What an answer that could be read means.
+    fn judge(&self, report: Report, is_well: bool, log: String) -> Result<Report, Fault> {
+        let stderr = if report.stderr.is_empty() { log } else { report.stderr.clone() };
+        if report.is_good() && is_well {
+            return Ok(Report { stderr, ..report });
         }
         let status = if report.is_good() { Fault::FAILED } else { report.status };
         let is_passing = !(200..300).contains(&status) && status != Fault::INVALID;
@@ -98,19 +108,12 @@ impl Plugin {
             false => report.message,
             true => format!("the plugin '{}' failed with status {status}", self.name),
         };
-        let stderr = if report.stderr.is_empty() { log } else { report.stderr };
         Err(Fault { status, message, is_passing, stdout: report.stdout, stderr })
     }
 
     fn start(&self) -> Result<Child, Fault> {
         let mut command = Command::new(&self.program);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env_clear().process_group(0).kill_on_drop(true);
-        for name in ENVIRONMENT {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
+        prepare(&mut command);
         command.spawn().map_err(|error| {
             Fault::invalid(format!(
                 "the plugin '{}' cannot be started: {}: {error}",
@@ -119,50 +122,37 @@ impl Plugin {
             ))
         })
     }
+}
 
-    /// The answer, the log, and the code it ended with.
-    async fn talk(&self, child: &mut Child, question: Vec<u8>) -> std::io::Result<(Vec<u8>, Kept, i32)> {
+/// What a program has said so far.
+struct Heard {
+    answer: Vec<u8>,
+    log: Kept,
+}
+
+impl Heard {
+    /// Asks, and listens until the program has ended or says too much.
+    async fn talk(&mut self, group: &mut Group, question: Vec<u8>) -> std::io::Result<ExitStatus> {
         let closed = || std::io::Error::other("its standard streams are closed");
+        let child = &mut group.0;
         let mut stdin = child.stdin.take().ok_or_else(closed)?;
         let stdout = child.stdout.take().ok_or_else(closed)?;
         let mut stderr = child.stderr.take().ok_or_else(closed)?;
         let give = async move {
             // One that does not listen may still answer.
             let _ = stdin.write_all(&question).await;
+            Ok(())
         };
-        let mut answer = Vec::new();
         let hear = async {
-            let mut stdout = stdout;
-            (&mut stdout).take(ANSWER_MAX as u64 + 1).read_to_end(&mut answer).await?;
-            // What is too much is not kept, but must not block it.
-            tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await.map(drop)
+            stdout.take(ANSWER_MAX as u64 + 1).read_to_end(&mut self.answer).await?;
+            match self.answer.len() > ANSWER_MAX {
+                true => Err(std::io::Error::other("it says too much")),
+                false => Ok(()),
+            }
         };
-        let mut log = Kept::new(LOG_KEPT);
-        let ((), heard, logged) = tokio::join!(give, hear, gather(&mut stderr, &mut log));
-        heard.and(logged)?;
-        let ended = child.wait().await?;
-        Ok((answer, log, ended.code().unwrap_or(-1)))
+        let listening = async { tokio::try_join!(give, hear, gather(&mut stderr, &mut self.log)).map(drop) };
+        group.hear(listening).await
     }
-}
-
-async fn gather(from: &mut (impl AsyncRead + Unpin), into: &mut Kept) -> std::io::Result<()> {
-    let mut piece = vec![0; 16 << 10];
-    loop {
-        match from.read(&mut piece).await? {
-            0 => return Ok(()),
-            count => into.add(&piece[..count]),
-        }
-    }
-}
-
-/// Ends the program and what it started.
-async fn end(child: &mut Child) {
-    if let Some(pid) =
-        child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw)
-    {
-        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
-    }
-    let _ = child.wait().await;
 }
 
 fn cut(answer: &[u8]) -> String {
@@ -187,10 +177,10 @@ impl Automator for Plugin {
     }
 
     fn bootstrap<'a>(&'a self, job: &'a Job<'a>) -> BoxFuture<'a, Result<Report, Fault>> {
-        self.ask(job.task, job.resources.folder()).boxed()
+        self.ask_until(job).boxed()
     }
 
     fn act<'a>(&'a self, job: &'a Job<'a>, _: Action<'a>) -> BoxFuture<'a, Result<Report, Fault>> {
-        self.ask(job.task, job.resources.folder()).boxed()
+        self.ask_until(job).boxed()
     }
 }

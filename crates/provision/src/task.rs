@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
+pub use model::Report;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -56,6 +58,9 @@ pub struct Task {
     pub node_id: String,
     #[serde(default)]
     pub config: Map<String, Value>,
+    /// `config.nodes`, which many tasks have in common.
+    #[serde(skip)]
+    pub nodes: Option<Arc<Value>>,
 }
 
 impl fmt::Debug for Task {
@@ -108,6 +113,11 @@ impl Task {
 
     fn map(&self, field: &str) -> Option<&Map<String, Value>> {
         self.config.get(field).and_then(Value::as_object)
+    }
+
+    /// A property of the machine, such as its image or flavor.
+    pub fn text(&self, field: &str) -> Option<String> {
+        text(self.config.get(field)?).filter(|text| !text.is_empty())
     }
 
     pub fn hostname(&self) -> &str {
@@ -177,13 +187,26 @@ impl Task {
         Some(Action { service: service.get("name")?.as_str()?, by: action.get("type")?.as_str()?, fields })
     }
 
+    /// The properties of the nodes of the cluster.
+    pub fn nodes(&self) -> Option<&Value> {
+        self.nodes.as_deref().or_else(|| self.config.get("nodes"))
+    }
+
+    /// The task with all that belongs to it, as programs see it.
+    pub fn whole(&self) -> Self {
+        let mut task = self.clone();
+        if let Some(nodes) = task.nodes.take() {
+            task.config.insert("nodes".to_owned(), Value::clone(&nodes));
+        }
+        task
+    }
+
     /// The task as a machine may see it: without the provider and the way in.
     pub fn shown_there(&self) -> Value {
-        let mut config = self.config.clone();
+        let mut task = self.whole();
         for secret in ["provider", "ssh-auth", "ssh_host_keys", "cluster-key"] {
-            config.remove(secret);
+            task.config.remove(secret);
         }
-        let task = Self { config, ..self.clone() };
         serde_json::to_value(task).unwrap_or_default()
     }
 
@@ -211,36 +234,6 @@ fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
                 .for_each(|(place, value)| flatten(&under(&place.to_string()), value, into));
         }
         value => drop(into.insert(path.to_owned(), text(value).unwrap_or_default())),
-    }
-}
-
-/// What became of a task.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// 0 is good.
-    pub status: i32,
-    /// Why it failed, for people.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// Whether the same may go well later.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_passing: bool,
-    #[serde(default)]
-    pub stdout: String,
-    #[serde(default)]
-    pub stderr: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostname: Option<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ipaddresses: BTreeMap<String, String>,
-    /// Kept with the node and given to its later tasks.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub result: Map<String, Value>,
-}
-
-impl Report {
-    pub fn is_good(&self) -> bool {
-        self.status == 0
     }
 }
 
@@ -275,6 +268,13 @@ impl Fault {
 
     pub fn credentials(message: impl Into<String>) -> Self {
         Self { status: Self::CREDENTIALS, is_passing: false, ..Self::failed(message) }
+    }
+}
+
+impl From<Fault> for Report {
+    fn from(fault: Fault) -> Self {
+        let Fault { status, message, is_passing, stdout, stderr } = fault;
+        Self { status, message, is_passing, stdout, stderr, ..Self::default() }
     }
 }
 
@@ -324,7 +324,9 @@ mod tests {
     fn secrets_do_not_show() {
         let task = task();
         assert_eq!(format!("{task:?}"), "Task(c-1-7 install on n)");
-        let there = task.shown_there().to_string();
+        let nodes = Some(Arc::new(serde_json::json!({"c-1001": {"hostname": "web1-1001"}})));
+        let there = Task { nodes, ..task }.shown_there().to_string();
+        assert!(there.contains("\"nodes\":{\"c-1001\""), "{there}");
         assert!(!there.contains("secret") && there.contains("web1-1000"));
     }
 }

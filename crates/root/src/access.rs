@@ -10,6 +10,8 @@ use api::{
     Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, WorkloadWhy,
     Zone, ZoneHosts,
 };
+mod cluster;
+
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use model::exchange::InstanceStats;
@@ -171,6 +173,7 @@ pub fn table() -> Vec<Route> {
     all.extend(identity_routes());
     all.extend(bucket_routes());
     all.extend(catalogue_routes());
+    all.extend(cluster::routes());
     all.extend(place_routes());
     all
 }

@@ -6,6 +6,7 @@ use model::{Error, Name, Result, TenantId, Timestamp, shown};
 use work::SharedClock;
 
 use crate::auth::{MasterKey, Passwords, Principal, RateLimit};
+use crate::cluster::Board;
 use crate::config::Config;
 use crate::duty::Duties;
 use crate::heal::Healer;
@@ -47,9 +48,13 @@ pub struct Cloud {
     /// Which of several root servers does what.
     pub duties: Duties,
     pub replica: Replica,
+    /// The jobs of clusters.
+    pub clusters: Board,
     /// The object store, if this server runs one; set once it does.
     pub objects: std::sync::OnceLock<Objects>,
     pub(crate) gates: Gates,
+    /// Changes of files of plugins take turns, so that those of one server never race each other.
+    pub(crate) files: tokio::sync::Mutex<()>,
     pub(crate) logins: RateLimit,
     pub(crate) addresses: RateLimit,
 }
@@ -79,6 +84,7 @@ impl Cloud {
     ) -> Result<Shared> {
         Ok(Arc::new(Self {
             gates: Gates::new(config.shared_store()),
+            files: tokio::sync::Mutex::default(),
             duties: peers.duties().clone(),
             replica: Replica::new(images.clone(), peers.clone()),
             config,
@@ -90,6 +96,7 @@ impl Cloud {
             passwords: Passwords::new().await?,
             metrics: Metrics::new(),
             healer: Healer::default(),
+            clusters: Board::default(),
             objects: std::sync::OnceLock::new(),
             logins: RateLimit::new(LOGIN_BURST, LOGIN_REFILL_MS),
             addresses: RateLimit::new(ADDRESS_BURST, ADDRESS_REFILL_MS),

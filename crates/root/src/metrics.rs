@@ -13,7 +13,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::cloud::Objects;
-use crate::state::State;
+use crate::cluster::Board;
+use crate::state::{Snapshot, State};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -53,6 +54,9 @@ pub struct Metrics {
     durations: Family<Route, Histogram, fn() -> Histogram>,
     instances: Family<ByPhase, Gauge>,
     workloads: Family<ByPhase, Gauge>,
+    clusters: Family<ByPhase, Gauge>,
+    cluster_tasks: Family<ByPhase, Gauge>,
+    provisioners: Gauge,
     zones: Gauge,
     tenants: Gauge,
     seq: Gauge,
@@ -77,6 +81,9 @@ impl Metrics {
             durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             instances: Family::default(),
             workloads: Family::default(),
+            clusters: Family::default(),
+            cluster_tasks: Family::default(),
+            provisioners: Gauge::default(),
             zones: Gauge::default(),
             tenants: Gauge::default(),
             seq: Gauge::default(),
@@ -88,6 +95,10 @@ impl Metrics {
         registry.register("http_request_seconds", "Time to the head of the answer", made.durations.clone());
         registry.register("instances", "Instances by phase", made.instances.clone());
         registry.register("workloads", "Workloads by phase", made.workloads.clone());
+        registry.register("clusters", "Clusters by status", made.clusters.clone());
+        let says = "Tasks of clusters under way, where this server gives them out";
+        registry.register("cluster_tasks", says, made.cluster_tasks.clone());
+        registry.register("provisioners_live", "Provisioners that are heard here", made.provisioners.clone());
         registry.register("zones", "Enrolled zones", made.zones.clone());
         registry.register("tenants", "Tenants", made.tenants.clone());
         registry.register("store_seq", "The last change that the snapshot includes", made.seq.clone());
@@ -112,9 +123,27 @@ impl Metrics {
         self.durations.get_or_create(&Route { method, route }).observe(took.as_secs_f64());
     }
 
+    fn clusters_count(&self, snapshot: &Snapshot, board: &Board) {
+        let mut statuses: BTreeMap<&str, i64> = BTreeMap::new();
+        for row in snapshot.clusters.values() {
+            *statuses.entry(row.status.as_str()).or_default() += 1;
+        }
+        self.clusters.clear();
+        for (status, count) in statuses {
+            self.clusters.get_or_create(&ByPhase { phase: status.to_owned() }).set(count);
+        }
+        self.cluster_tasks.clear();
+        let (load, live) = board.with(|desk| (desk.load(), desk.hands.len())).unwrap_or_default();
+        for (phase, count) in [("ready", load.ready), ("held", load.held), ("waiting", load.waiting)] {
+            self.cluster_tasks.get_or_create(&ByPhase { phase: phase.to_owned() }).set(count.into());
+        }
+        self.provisioners.set(live as i64);
+    }
+
     /// The text of a scrape; what is counted from the state is counted now.
-    pub fn render(&self, state: &State, objects: Option<&Objects>) -> String {
+    pub fn render(&self, state: &State, clusters: &Board, objects: Option<&Objects>) -> String {
         let snapshot = state.snapshot();
+        self.clusters_count(&snapshot, clusters);
         let mut phases: BTreeMap<String, i64> = BTreeMap::new();
         for entry in snapshot.entries.values().flat_map(|entries| entries.values()) {
             *phases.entry(entry.phase().to_string()).or_default() += 1;

@@ -102,7 +102,7 @@ fn operation(route: &Route) -> Operation {
         .summary(Some(route.summary))
         .description(Some(description(route)))
         .tag(tag);
-    if let Some(name) = rule.path.split(['{', '}']).nth(1) {
+    for name in rule.path.split(['{', '}']).skip(1).step_by(2) {
         operation = operation.parameter(parameter(name, ParameterIn::Path));
     }
     for name in &route.params {
@@ -165,18 +165,33 @@ fn headers(route: &Route) -> Vec<&'static str> {
             "node_mode",
             "node_labels",
             "app_update",
+            "cluster_expand",
+            "cluster_shrink",
+            "cluster_services",
+            "cluster_configure",
+            "cluster_start",
+            "cluster_stop",
+            "cluster_restart",
+            "cluster_upgrade",
+            "cluster_rollback",
+            "cluster_lease",
+            "cluster_abort",
+            "cluster_pause",
+            "cluster_resume",
         ]
         .contains(&route.rule.name);
     let creates = [
         "workload_create",
         "app_create",
         "instance_create",
+        "cluster_create",
         "tenant_create",
         "user_create",
         "token_create",
         "key_create",
     ];
-    let unversioned = ["token_delete", "key_delete", "node_remove", "zone_remove"].contains(&route.rule.name);
+    let unversioned = ["token_delete", "key_delete", "node_remove", "zone_remove", "provisioner_remove"]
+        .contains(&route.rule.name);
     let mut names = Vec::new();
     if changes && !unversioned {
         names.push("If-Match");
@@ -205,12 +220,24 @@ fn parameter(name: &str, place: ParameterIn) -> utoipa::openapi::path::Parameter
 fn parameter_says(name: &str, place: &ParameterIn) -> (Type, &'static str) {
     match (name, place) {
         ("name", ParameterIn::Path) => (Type::String, "Name or id of the thing"),
+        ("kind", ParameterIn::Path) => {
+            (Type::String, "Kind of the thing, such as services or automatortypes")
+        }
+        ("plugin", ParameterIn::Path) => (Type::String, "Name of the plugin"),
+        ("type", ParameterIn::Path) => (Type::String, "One of the plugin's types of files"),
+        ("number", ParameterIn::Path) => (Type::Integer, "Number of the version"),
         (_, ParameterIn::Path) => (Type::String, "Id of the thing"),
+        ("plugin", _) => (Type::String, "Only those of this plugin"),
+        ("type", _) => (Type::String, "Only those of this type"),
+        ("stage", _) => (Type::Boolean, "Whether it is staged at once"),
+        ("sync", _) => (Type::Boolean, "Whether it is staged and all files of the tenant are synced at once"),
         ("limit", _) => (Type::Integer, "Most items of the page, 1 to 1000"),
         ("after", _) => (Type::String, "The next of the page before"),
         ("tenant", _) => (Type::String, "For operators: the tenant that is meant; * lists those of all"),
         ("name", _) => (Type::String, "Only names that fit; * stands for anything"),
         ("label", _) => (Type::String, "Only those with this label, as KEY=VALUE or KEY; may be repeated"),
+        ("status", _) => (Type::String, "Only those in this status"),
+        ("template", _) => (Type::String, "Only those made from this template"),
         ("phase", _) => (Type::String, "Only those in this phase"),
         ("run", _) => (Type::String, "Only those asked to be so: running, stopped or gone"),
         ("role", _) => (Type::String, "Only those with this role"),
@@ -219,7 +246,7 @@ fn parameter_says(name: &str, place: &ParameterIn) -> (Type, &'static str) {
         ("image", _) => (Type::String, "Only those made from this image"),
         ("subject", _) => (Type::String, "Only of this thing, as KIND/NAME"),
         ("instance", _) => (Type::String, "Only of the instance of this name"),
-        ("kind", _) => (Type::String, "What is watched: instance, workload, app, image or zone"),
+        ("kind", _) => (Type::String, "What is watched: instance, workload, app, cluster, image or zone"),
         ("workload", _) => (Type::String, "Only those of this workload, by name or id"),
         ("app", _) => (Type::String, "Only those of this app, by name or id"),
         ("since", _) => (Type::Integer, "The seq after which changes are told; from now on when absent"),

@@ -14,6 +14,19 @@ pub struct Enrolled {
     pub doorway: Doorway,
 }
 
+/// What somebody may become with a token.
+#[derive(Debug, Clone)]
+pub enum Join {
+    /// A zone, which may have `hosts` as names of its listeners whoever else has them.
+    Zone {
+        hosts: Vec<String>,
+    },
+    Node {
+        zone: ZoneId,
+    },
+    Provisioner,
+}
+
 /// The tree of zones below root.
 pub trait Tree: Send + Sync + 'static {
     /// Puts a question to a zone. Fails with `Unavailable` when the zone is not connected.
@@ -69,10 +82,9 @@ pub trait Tree: Send + Sync + 'static {
         false
     }
 
-    /// Makes a one-time token: for a node that joins `zone`, or else for a zone, which may then have `hosts` as
-    /// names of its listeners whoever else has them.
-    fn enroll(&self, zone: Option<ZoneId>, hosts: Vec<String>) -> BoxFuture<'_, Result<Enrolled>> {
-        let _ = (zone, hosts);
+    /// Makes a one-time token.
+    fn enroll(&self, join: Join) -> BoxFuture<'_, Result<Enrolled>> {
+        let _ = join;
         Box::pin(async { Err(Error::unavailable("this root does not enrol")) })
     }
 }

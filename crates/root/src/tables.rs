@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use model::{
     AccessKeyId, AppId, Explanation, Facts, Generation, ImageId, ImageManifest, InstanceId, InstanceSpec,
-    Name, ObservedInstance, Phase, PlaceMode, Quota, Role, Run, SessionId, TenantId, Timestamp, TokenId,
-    UserId, WorkloadId, WorkloadSpec, ZoneId,
+    Name, ObservedInstance, Phase, PlaceMode, ProvisionerId, Quota, Role, Run, SessionId, TenantId,
+    Timestamp, TokenId, UserId, WorkloadId, WorkloadSpec, ZoneId,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,11 @@ pub mod kind {
     pub const INSTANCE: &str = "instance";
     pub const STATUS: &str = "status";
     pub const ZONE: &str = "zone";
-    /// A zone that was removed for good; same id.
+    /// Whoever carries out tasks of clusters.
+    pub const PROVISIONER: &str = "provisioner";
+    /// A zone or provisioner that was removed for good; same id.
     pub const REMOVED: &str = "removed";
-    /// A token with which a zone may join, by its digest.
+    /// A token with which a zone or provisioner may join, by its digest.
     pub const ENROLMENT: &str = "enrolment";
     /// Written and thrown away, to see whether the store takes anything.
     pub const PROBE: &str = "probe";
@@ -50,6 +52,16 @@ pub mod kind {
     pub const DEFINITION_PAST: &str = "definition-past";
     /// One per tenant; its version fences changes of the catalogue against each other.
     pub const CATALOGUE: &str = "catalogue";
+    /// One version of a file that plugins use, and its bytes where those are secret. See `resource`.
+    pub const RESOURCE: &str = "resource";
+    pub const RESOURCE_SECRET: &str = "resource-secret";
+    /// See `cluster::record`.
+    pub const CLUSTER: &str = "cluster";
+    pub const CLUSTER_JOB: &str = "cluster-job";
+    pub const CLUSTER_NODE: &str = "cluster-node";
+    pub const CLUSTER_TASK: &str = "cluster-task";
+    pub const CLUSTER_PART: &str = "cluster-part";
+    pub const CLUSTER_CALL: &str = "cluster-call";
 }
 
 /// A struct that is kept as a record.
@@ -189,7 +201,15 @@ pub struct ZoneRecord {
     pub granted: Vec<String>,
 }
 
-/// A zone that is never let in again.
+/// An enrolled provisioner. The name is unique among them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProvisionerRecord {
+    pub id: ProvisionerId,
+    pub name: Name,
+    pub enrolled_at: Timestamp,
+}
+
+/// A zone or provisioner that is never let in again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedRecord {
     pub name: Name,
@@ -514,6 +534,7 @@ rows! {
     InstanceRecord => kind::INSTANCE,
     StatusRecord => kind::STATUS,
     ZoneRecord => kind::ZONE,
+    ProvisionerRecord => kind::PROVISIONER,
     RemovedRecord => kind::REMOVED,
     TenantRecord => kind::TENANT,
     UserRecord => kind::USER,

@@ -9,21 +9,25 @@
 //! that formats of hardware that is not at hand are tested with fixture trees.
 //!
 //! Reading order: [`facts`], [`gpu`], [`nic`], [`cgroup`], [`usage`],
-//! [`process`], [`program`], [`folder`].
+//! [`process`], [`program`], [`folder`], [`claim`], [`memory`].
 
 pub mod cgroup;
+pub mod claim;
 pub mod facts;
 pub mod folder;
 pub mod gpu;
+pub mod memory;
 pub mod nic;
 pub mod process;
 pub mod program;
 pub mod usage;
 
 pub use cgroup::{CgroupMode, CgroupMounts};
+pub use claim::{Claim, Holder, namespace_id};
 pub use facts::{HostFacts, disk_space, host_facts};
 pub use folder::folder_private;
 pub use gpu::{Gpu, GpuVendor};
+pub use memory::program_release;
 pub use nic::Nic;
 pub use process::{process_alive, process_rss, process_start_time, process_watch};
 pub use program::{Missing, missing_programs, missing_sentence, program_find};

@@ -8,6 +8,8 @@ pub const CHANGES_KEPT: i64 = 50_000;
 pub const JOURNAL_KEPT: i64 = 200_000;
 /// Rows that one journal query returns at most.
 pub const JOURNAL_PAGE_MAX: i64 = 1_000;
+/// Records that one read of many takes at once.
+pub(crate) const LIST_PAGE: usize = 500;
 /// Operations in one transaction.
 pub const TXN_OPS_MAX: usize = 4_096;
 /// Bytes of one body, as JSON text.

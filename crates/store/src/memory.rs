@@ -67,9 +67,18 @@ impl Memory {
         state.records.range(from..).take_while(|(key, _)| key.0 == kind).map(|(_, r)| r.clone()).collect()
     }
 
-    pub fn load(&self) -> (Vec<Record>, i64) {
+    pub fn list_under(&self, kind: &str, prefix: &str, after: &str, most: usize) -> Vec<Record> {
         let state = self.lock();
-        (state.records.values().cloned().collect(), state.seq)
+        let from = (kind.to_owned(), prefix.max(after).to_owned());
+        let under = |key: &(String, String)| key.0 == kind && key.1.starts_with(prefix);
+        let rows = state.records.range(from..).take_while(|(key, _)| under(key));
+        rows.filter(|(key, _)| key.1.as_str() > after).take(most).map(|(_, r)| r.clone()).collect()
+    }
+
+    pub fn load(&self, without: &[&str]) -> (Vec<Record>, i64) {
+        let state = self.lock();
+        let records = state.records.values().filter(|record| !without.contains(&record.kind.as_str()));
+        (records.cloned().collect(), state.seq)
     }
 
     pub fn head(&self) -> i64 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::limits::{CHANGES_KEPT, JOURNAL_KEPT, KEY_BYTES_MAX};
+use crate::limits::{CHANGES_KEPT, JOURNAL_KEPT, KEY_BYTES_MAX, LIST_PAGE};
 use crate::memory::Memory;
 use crate::sql::Sql;
 use crate::{CommitError, Committed, JournalQuery, JournalRow, Record, StoreError, Txn, Watch};
@@ -76,11 +76,63 @@ impl Store {
         }
     }
 
+    /// The records of a kind whose id begins with `prefix`, by id.
+    pub async fn list_under(&self, kind: &str, prefix: &str) -> Result<Vec<Record>, StoreError> {
+        let mut all = Vec::new();
+        let gather = |record| {
+            all.push(record);
+            Ok::<(), StoreError>(())
+        };
+        self.each_under(kind, prefix, gather).await?;
+        Ok(all)
+    }
+
+    /// Goes through the records of a kind whose id begins with `prefix`, by id, a page at a time, for those that may be
+    /// too many to be held at once. What changes meanwhile may be seen or not.
+    pub async fn each_under<E: From<StoreError>>(
+        &self,
+        kind: &str,
+        prefix: &str,
+        mut each: impl FnMut(Record) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut after = String::new();
+        loop {
+            let page = self.page_under(kind, prefix, &after, LIST_PAGE).await?;
+            let is_last = page.len() < LIST_PAGE;
+            if let Some(last) = page.last() {
+                after.clone_from(&last.id);
+            }
+            page.into_iter().try_for_each(&mut each)?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The first `most` of those records whose id comes after `after`.
+    pub async fn page_under(
+        &self,
+        kind: &str,
+        prefix: &str,
+        after: &str,
+        most: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        match &self.engine {
+            Engine::Memory(memory) => Ok(memory.list_under(kind, prefix, after, most)),
+            Engine::Sql(sql) => sql.reader().list_under(kind, prefix, after, most as i64).await,
+        }
+    }
+
     /// All records by kind and id, and the change they are consistent with.
     pub async fn load(&self) -> Result<(Vec<Record>, i64), StoreError> {
+        self.load_without(&[]).await
+    }
+
+    /// The same without records of some kinds, of which there may be very many.
+    pub async fn load_without(&self, kinds: &[&str]) -> Result<(Vec<Record>, i64), StoreError> {
         match &self.engine {
-            Engine::Memory(memory) => Ok(memory.load()),
-            Engine::Sql(sql) => sql.reader().load().await,
+            Engine::Memory(memory) => Ok(memory.load(kinds)),
+            Engine::Sql(sql) => sql.reader().load(kinds).await,
         }
     }
 

@@ -1,6 +1,9 @@
 //! How long the solver takes, at several sizes and on templates that are hard. `make bench` prints it.
+//! `BANYAN_COOPR_DEFINITIONS` may name the folder of the definitions that Coopr published; then
+//! `hadoop-distributed` is among them.
 #![allow(clippy::print_stdout)]
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -75,7 +78,7 @@ fn cases() -> Vec<(String, Value, Vec<u32>)> {
         (
             "ring of 39, 100 each".to_owned(),
             graph(39, &json!({"min": 100}), |a, b| b - a == 1 || b - a == 38),
-            vec![205, 206, 10_000],
+            vec![10, 100, 205, 206, 1_000, 10_000],
         ),
         (
             "40 with a ratio and steps".to_owned(),
@@ -94,7 +97,7 @@ fn cases() -> Vec<(String, Value, Vec<u32>)> {
             cases.push((
                 name,
                 random(40, percent, seed, &json!({"min": 1, "max": 4_000})),
-                vec![5, 8, 12, 16, 24, 10_000],
+                vec![5, 8, 10, 12, 16, 24, 100, 1_000, 10_000],
             ));
         }
     }
@@ -103,22 +106,44 @@ fn cases() -> Vec<(String, Value, Vec<u32>)> {
 
 fn main() {
     println!("| template | machines | answer | kinds | time |\n|---|---|---|---|---|");
-    for (name, constraints, sizes) in cases() {
-        for size in sizes {
-            let catalogue = catalogue(&constraints);
-            let request = Request { template: "t".into(), size, ..Request::default() };
-            let begin = Instant::now();
-            let answer =
-                solve(&catalogue, &request, &mut || begin.elapsed() < LIMIT).expect("the catalogue is whole");
-            let time = begin.elapsed();
-            let (told, kinds) = match answer {
-                Answer::Solved(solved) => ("layout", solved.layout.0.len()),
-                Answer::Unsolvable(unsolvable) => ("none, with a clash of", unsolvable.conflicts.len()),
-                Answer::Undecided(_) => ("undecided", 0),
-            };
-            println!("| {name} | {size} | {told} | {kinds} | {:.1} ms |", time.as_secs_f64() * 1e3);
+    if let Some(folder) = std::env::var_os("BANYAN_COOPR_DEFINITIONS") {
+        let catalogue = published(Path::new(&folder));
+        for size in [10, 100, 1_000, 10_000] {
+            ask("hadoop-distributed, as published", &catalogue, "hadoop-distributed", size);
         }
     }
+    for (name, constraints, sizes) in cases() {
+        for size in sizes {
+            ask(&name, &catalogue(&constraints), "t", size);
+        }
+    }
+}
+
+fn ask(name: &str, catalogue: &Catalogue, template: &str, size: u32) {
+    let request = Request { template: template.into(), size, ..Request::default() };
+    let begin = Instant::now();
+    let answer = solve(catalogue, &request, &mut || begin.elapsed() < LIMIT).expect("the catalogue is whole");
+    let time = begin.elapsed();
+    let (told, kinds) = match answer {
+        Answer::Solved(solved) => ("layout", solved.layout.0.len()),
+        Answer::Unsolvable(unsolvable) => ("none, with a clash of", unsolvable.conflicts.len()),
+        Answer::Undecided(_) => ("undecided", 0),
+    };
+    println!("| {name} | {size} | {told} | {kinds} | {:.1} ms |", time.as_secs_f64() * 1e3);
+}
+
+/// The definitions of a folder, by the folders of their kinds.
+fn published(folder: &Path) -> Catalogue {
+    let mut catalogue = Catalogue::default();
+    for kind in Kind::ALL {
+        let Ok(entries) = std::fs::read_dir(folder.join(kind.folder())) else { continue };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let text = std::fs::read_to_string(&path).expect("a definition can be read");
+            let value = serde_json::from_str(&text).expect("a definition is JSON");
+            catalogue.add(kind, value).expect("a definition is sound");
+        }
+    }
+    catalogue
 }
 
 fn catalogue(constraints: &Value) -> Catalogue {

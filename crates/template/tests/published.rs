@@ -145,6 +145,7 @@ fn plan_nodes(rows: &Map<String, Value>) -> Vec<PlanNode> {
         services: strings(services).unwrap(),
         hardwaretype: String::new(),
         imagetype: String::new(),
+        failed: false,
     };
     rows.iter().enumerate().map(node).collect()
 }

@@ -30,7 +30,7 @@ pub use doors::Doors;
 pub use inbox::{Inbox, Refused};
 pub use intern::Intern;
 pub use outbox::{Outbox, PAGE_BYTES_MAX};
-pub use parent::{ChildStatus, Decision, Fold, Leases, Parent, ParentConfig, Place, Resting};
+pub use parent::{ChildStatus, Decision, Fold, Leases, Parent, ParentConfig, Place, Resting, STOP_GRACE_MS};
 pub use way::Way;
 
 use model::{Assignment, InstanceId, ObservedInstance};

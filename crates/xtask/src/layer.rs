@@ -11,14 +11,14 @@ use crate::Finding;
 /// A crate uses crates of lower layers and, inside its layer, those to its left.
 const LAYERS: &[&[&str]] = &[
     &["model"],
-    &["store", "work", "link", "sal", "api"],
+    &["md5lanes", "store", "work", "link", "sal", "api"],
     &["placement", "template", "tier"],
     &["net", "volume", "object", "node", "zone", "root", "provision", "ec2", "portal"],
     &["banyan", "sim", "bed", "xtask"],
 ];
 
 /// Crates that decide and do nothing else, so that they can be tested with data alone.
-const PURE: &[&str] = &["model", "placement", "template"];
+const PURE: &[&str] = &["model", "md5lanes", "placement", "template"];
 const IMPURE_DEPENDENCIES: &[&str] =
     &["tokio", "axum", "sqlx", "reqwest", "hyper", "redb", "rumqttc-next", "rmqtt", "rustix", "libc"];
 

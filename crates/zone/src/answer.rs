@@ -175,6 +175,7 @@ impl ZoneService {
             zone: self.name(),
             nodes: &nodes,
             orphans: &|node| vitals.orphans(node),
+            network: &|node| vitals.network(node),
             twins: &|node| vitals.twins(node, now),
             stuck: &stuck,
             rtt_us: self.rtt().map(|rtt| rtt.as_micros()),

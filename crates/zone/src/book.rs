@@ -59,11 +59,18 @@ impl LedgerBook {
         self.ledger.commit_async(writes).await
     }
 
-    async fn take(&self, digest: String, joiner: Joiner) -> Result<()> {
+    /// Lets somebody join whose token is good, unless `refuse` says why not; then the token stays good.
+    pub async fn take(
+        &self,
+        digest: String,
+        joiner: Joiner,
+        refuse: impl FnOnce(&Joiner) -> Result<()> + Send,
+    ) -> Result<()> {
         let _turn = self.turn.lock().await;
         let key = format!("{TOKEN}{digest}");
         let record: TokenRecord = self.ledger.get(&key)?.ok_or_else(token_refused)?;
         record.check(&joiner)?;
+        refuse(&joiner)?;
         let id = joiner.identity.id;
         let joined = Write::put(format!("{MEMBER}{id}"), &());
         self.ledger.commit_async(vec![Write::delete(key), joined]).await?;
@@ -78,7 +85,7 @@ impl TokenBook for LedgerBook {
     }
 
     fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.take(digest.to_owned(), joiner))
+        Box::pin(self.take(digest.to_owned(), joiner, |_| Ok(())))
     }
 }
 

@@ -10,7 +10,7 @@ use model::constraint::{Labels, labels_validate};
 use model::exchange::{Ack, NodeReport, Revision};
 use model::{
     Assignment, ChildId, Desired, Digest, Error, Facts, Generation, InstanceId, LossPolicy, Name, Observed,
-    ObservedInstance, Outcome, Phase, PlaceMode, Result, Run, Timestamp,
+    ObservedInstance, Outcome, Phase, PlaceMode, Result, Run, Timestamp, counted,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -310,6 +310,11 @@ impl Core {
         self.parent.heard(node, now);
     }
 
+    /// It stops and will be back.
+    pub fn node_leaving(&mut self, node: &ChildId, now: Timestamp) {
+        self.parent.leaving(node, now);
+    }
+
     pub fn node_lost(&mut self, node: &ChildId, now: Timestamp) {
         self.parent.link_lost(node, now);
     }
@@ -368,9 +373,12 @@ impl Core {
     pub fn node_remove(&self, name: &str, force: bool) -> Result<Ordered> {
         let node = self.node_find(name)?;
         let held = self.parent.child_holds(&node).saturating_sub(self.parent.child_rests(&node));
-        if held > 0 && self.parent.child_alive(&node) && !force {
-            return Err(Error::conflict(format!("node '{name}' lives and holds {held} instances"))
-                .hint("drain it first, or remove it with force"));
+        if held > 0 && self.parent.child_alive(&node) && !force && !self.parent.child_drained(&node) {
+            return Err(Error::conflict(format!(
+                "node '{name}' lives and holds {}",
+                counted(held, "instance")
+            ))
+            .hint("drain it first, or remove it with force"));
         }
         let held = self.parent.ids_on(&node);
         let mut writes: Vec<Write> = held.iter().map(|id| Write::delete(format!("{PLACE}{id}"))).collect();
@@ -404,6 +412,11 @@ impl Core {
 
     pub fn node_of(&self, id: &InstanceId) -> Option<ChildId> {
         self.parent.child_of(id).cloned()
+    }
+
+    /// Whether a node of this name lives here.
+    pub fn node_lives(&self, name: &str) -> bool {
+        self.parent.child_lives(name)
     }
 
     pub fn node_named(&self, name: &str) -> Option<ChildId> {

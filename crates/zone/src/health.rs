@@ -20,6 +20,9 @@ const DISK_RED_PERCENT: u64 = 95;
 /// Orphans that were removed are worth a look for so long.
 const ORPHANS_FRESH_MS: i64 = 3600 * 1000;
 
+/// When the network of a node was last put back, and why it cannot be.
+pub type Mended = (Option<Timestamp>, Option<String>);
+
 /// All that a zone knows of itself and its nodes at one moment.
 pub struct Seen<'a> {
     pub now: Timestamp,
@@ -27,6 +30,7 @@ pub struct Seen<'a> {
     pub nodes: &'a [NodeReport],
     /// By node: how many were removed, and when that last grew.
     pub orphans: &'a dyn Fn(&ChildId) -> (u64, Option<Timestamp>),
+    pub network: &'a dyn Fn(&ChildId) -> Mended,
     /// Whether two processes spoke with the identity of a node of late.
     pub twins: &'a dyn Fn(&ChildId) -> bool,
     pub stuck: &'a [Stuck],
@@ -57,6 +61,10 @@ pub fn checks(seen: &Seen<'_>) -> Vec<Check> {
         all.push(disk(&subject, used, total, seen.now));
     }
     all.extend(stuck(&subject, seen));
+    if seen.nodes.is_empty() {
+        let hint = format!("let one join: banyan enroll node --zone {}", seen.zone);
+        all.push(check("nodes", Light::Yellow, "has no node: nothing can run here".to_owned()).hint(hint));
+    }
     for node in seen.nodes {
         let of_node = node_checks(node, seen);
         let listed = |check: &Check| {
@@ -87,6 +95,7 @@ fn node_checks(node: &NodeReport, seen: &Seen<'_>) -> Vec<Check> {
     if let Some(until) = node.certificate_until {
         all.push(certificate(&subject, until, seen.now));
     }
+    all.extend(network(&subject, node, seen));
     let (count, grew_at) = (seen.orphans)(&ChildId::from(node.id.as_str()));
     let fresh = grew_at.is_some_and(|at| seen.now.ms_since(at) < ORPHANS_FRESH_MS);
     let check = |light, message| Check::new("orphan", &subject, light, message, seen.now);
@@ -101,10 +110,32 @@ fn node_checks(node: &NodeReport, seen: &Seen<'_>) -> Vec<Check> {
     all
 }
 
+/// Shown while something is wrong with the network of a node, and for an hour after it was put back.
+fn network(subject: &str, node: &NodeReport, seen: &Seen<'_>) -> Option<Check> {
+    let check = |light, text: String| Check::new("network", subject, light, text, seen.now);
+    match (seen.network)(&ChildId::from(node.id.as_str())) {
+        (_, Some(trouble)) => Some(
+            check(Light::Red, format!("bridge or filters are broken and cannot be put back: {trouble}"))
+                .hint("look at 'ip link' and 'nft list ruleset' on that machine; it is tried again every minute"),
+        ),
+        (Some(at), None) if seen.now.ms_since(at) < ORPHANS_FRESH_MS => Some(
+            check(Light::Yellow, "bridge or filters were changed by others and put back within the hour".to_owned())
+                .hint("its log says what; a firewall that is reloaded should leave the tables of Banyan alone"),
+        ),
+        _ => None,
+    }
+}
+
 fn lease(subject: &str, node: &NodeReport, now: Timestamp) -> Check {
     let check = |light, message: String| Check::new("lease", subject, light, message, now);
     let silent_s = now.ms_since(node.last_seen).max(0) / 1000;
     let left = node.left.as_ref().map(|why| format!("; still there: {why}")).unwrap_or_default();
+    if node.restarting && node.mode != PlaceMode::Maintenance {
+        let most_s = tier::STOP_GRACE_MS / 1000;
+        let text =
+            format!("restarting: it was stopped {silent_s} s ago; what it holds waits {most_s} s for it");
+        return check(Light::Yellow, text);
+    }
     match (node.mode, node.alive) {
         (PlaceMode::Maintenance, true) => {
             check(Light::Green, format!("in maintenance, heard {silent_s} s ago{left}"))
@@ -207,6 +238,7 @@ mod tests {
             id: format!("id-{name}"),
             facts: Facts::new(name.parse().expect("a name"), "1"),
             alive: true,
+            restarting: false,
             last_seen: NOW.plus_ms(-3_000),
             reserved: Resources::ZERO,
             instances: 0,
@@ -229,6 +261,11 @@ mod tests {
             zone: &name,
             nodes,
             orphans: &orphans,
+            network: &|id: &ChildId| match id.as_str() {
+                "id-mended" => (Some(NOW), None),
+                "id-broken" => (None, Some("nft refused the rules".to_owned())),
+                _ => (None, None),
+            },
             twins: &|id: &ChildId| id.as_str() == "id-copied",
             stuck,
             rtt_us: Some(1234),
@@ -273,6 +310,7 @@ mod tests {
             assert!(lit(&[sick], other).is_empty());
         };
         check(|n| n.alive = false, Light::Red, "lease");
+        check(|n| n.restarting = true, Light::Yellow, "lease");
         check(|n| n.clock_ahead_ms = 2_001, Light::Yellow, "clock");
         check(|n| n.clock_ahead_ms = -31_000, Light::Red, "clock");
         check(|n| n.certificate_until = Some(NOW.plus_ms(80 * DAY_MS)), Light::Yellow, "certificate");
@@ -292,6 +330,14 @@ mod tests {
         let mut copied = node("a");
         copied.id = "id-copied".to_owned();
         assert_eq!(lit(&[copied, node("b")], Light::Red), ["node a identity"]);
+    }
+
+    #[test]
+    fn a_network_that_others_changed_and_a_zone_without_nodes_are_shown() {
+        let called = |id: &str| NodeReport { id: id.to_owned(), ..node("a") };
+        assert_eq!(lit(&[called("id-mended")], Light::Yellow), ["node a network"]);
+        assert_eq!(lit(&[called("id-broken")], Light::Red), ["node a network"]);
+        assert_eq!(lit(&[], Light::Yellow), ["zone east nodes"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The zone as the parent of its nodes on the link.
 
 use futures::future::BoxFuture;
-use link::{BlobSource, ParentHandler};
+use link::{BlobSource, Joiner, ParentHandler, TokenBook, TokenRecord};
 use model::exchange::{Ack, Revision};
 use model::{ChildId, Desired, Digest, Error, Observed, Pulse, Result};
 
@@ -61,7 +61,14 @@ impl ParentHandler for ZoneService {
             self.vitals().take(child, pulse, self.now());
         }
         let now = self.steady();
-        self.core().node_heard(child, now);
+        match pulse.is_some_and(|pulse| pulse.leaving) {
+            true => {
+                tracing::info!(node = %child, "it stops and is expected back");
+                self.core().node_leaving(child, now);
+                self.changed();
+            }
+            false => self.core().node_heard(child, now),
+        }
     }
 
     fn blob(&self, _child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>> {
@@ -82,5 +89,28 @@ impl ParentHandler for ZoneService {
 
     fn removed(&self, child: &ChildId) -> bool {
         self.core().node_removed(child)
+    }
+}
+
+/// Nodes join here with a token, under a name that no living node of the zone has.
+impl TokenBook for ZoneService {
+    fn add(&self, record: TokenRecord) -> BoxFuture<'_, Result<()>> {
+        let book = self.book();
+        Box::pin(async move { book.add(record).await })
+    }
+
+    fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
+        let (book, digest) = (self.book(), digest.to_owned());
+        Box::pin(async move { book.take(digest, joiner, |joiner| self.name_free(joiner)).await })
+    }
+}
+
+impl ZoneService {
+    fn name_free(&self, joiner: &Joiner) -> Result<()> {
+        if !self.core().node_lives(joiner.name.as_str()) {
+            return Ok(());
+        }
+        let text = format!("the zone '{}' has a node '{}' already, which lives", self.name(), joiner.name);
+        Err(Error::conflict(text).at("name").hint("choose another name; the token stays good"))
     }
 }

@@ -133,7 +133,7 @@ impl ZoneService {
     /// What goes up with a sign of life; whoever holds the certificate adds when it ends.
     pub fn pulse(&self, certificate_until: Option<Timestamp>) -> Pulse {
         let usage = self.0.meter.machine_usage(&self.0.data).ok();
-        Pulse { at: self.now(), usage, certificate_until, orphans_removed: 0 }
+        Pulse { at: self.now(), usage, certificate_until, ..Pulse::default() }
     }
 
     /// Adds a check to the zone's health.

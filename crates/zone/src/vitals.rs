@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use model::exchange::NodeReport;
 use model::{ChildId, Pulse, Timestamp, Usage};
 
+use crate::health::Mended;
+
 /// The clock's offset is the largest of so many: a message that was long on the way looks like a late clock.
 const OFFSETS: usize = 3;
 
@@ -15,6 +17,7 @@ struct Seen {
     offsets_ms: [i64; OFFSETS],
     count: usize,
     orphans_at: Option<Timestamp>,
+    mended_at: Option<Timestamp>,
 }
 
 /// That two processes had one identity is worth a look for so long.
@@ -43,13 +46,18 @@ impl Vitals {
                 if pulse.orphans_removed > seen.pulse.orphans_removed {
                     seen.orphans_at = Some(now);
                 }
+                if pulse.network_mended > seen.pulse.network_mended {
+                    seen.mended_at = Some(now);
+                }
                 seen.offsets_ms[seen.count % OFFSETS] = offset;
                 seen.count += 1;
                 seen.pulse = pulse.clone();
             }
             None => {
                 let orphans_at = (pulse.orphans_removed > 0).then_some(now);
-                let seen = Seen { pulse: pulse.clone(), offsets_ms: [offset; OFFSETS], count: 1, orphans_at };
+                let mended_at = (pulse.network_mended > 0).then_some(now);
+                let (pulse, offsets_ms) = (pulse.clone(), [offset; OFFSETS]);
+                let seen = Seen { pulse, offsets_ms, count: 1, orphans_at, mended_at };
                 self.seen.insert(node.clone(), seen);
             }
         }
@@ -72,6 +80,11 @@ impl Vitals {
         report.usage = seen.pulse.usage.clone();
         report.clock_ahead_ms = seen.offsets_ms.iter().copied().max().unwrap_or(0);
         report.certificate_until = seen.pulse.certificate_until;
+    }
+
+    /// When a node last put its network back, and why it cannot.
+    pub fn network(&self, node: &ChildId) -> Mended {
+        self.seen.get(node).map_or((None, None), |seen| (seen.mended_at, seen.pulse.network_trouble.clone()))
     }
 
     /// How many orphans a node removed, and when that last grew.

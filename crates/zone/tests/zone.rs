@@ -518,6 +518,7 @@ async fn usage_is_asked_of_every_node_over_the_link_and_joined() {
         desk: None,
         issuer: None,
         peers: None,
+        dispatcher: None,
     };
     let zone = Arc::new(world.zone.clone());
     let https = HttpsParent::start(parent, zone, world.zone.calls()).await.unwrap();

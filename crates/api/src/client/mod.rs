@@ -5,10 +5,12 @@
 
 mod bucket;
 mod catalogue;
+mod cluster;
 mod identity;
 mod image;
 mod instance;
 mod place;
+mod resource;
 mod stream;
 mod workload;
 
@@ -24,6 +26,7 @@ use crate::problem::{Problem, kind_of_status};
 
 pub use image::Upload;
 pub use instance::{ExecOptions, ExecReceiver, ExecSender, ExecStream, LogsOptions};
+pub use resource::ResourceUpload;
 pub use stream::WatchStream;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

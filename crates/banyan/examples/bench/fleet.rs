@@ -29,7 +29,7 @@ const BUSY: Duration = Duration::from_secs(30);
 const CHANGES_A_SECOND: u32 = 100;
 const LIMIT: Duration = Duration::from_secs(300);
 /// What the kernel counts CPU time of processes in, on every architecture we run on.
-const TICKS_A_SECOND: f64 = 100.0;
+pub const TICKS_A_SECOND: f64 = 100.0;
 const POLL: Duration = Duration::from_millis(20);
 
 /// The processes that are measured, and where stand-ins come to.
@@ -317,7 +317,7 @@ impl<'a> Meter<'a> {
 }
 
 /// User and system time of a process, in clock ticks.
-fn ticks(pid: u32) -> Result<u64> {
+pub fn ticks(pid: u32) -> Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let tail = stat.rsplit_once(')').context("a stat line")?.1;
     let fields: Vec<&str> = tail.split_whitespace().collect();

@@ -6,6 +6,9 @@
 //! bench fill COUNT        creates in a burst that are placed and started, until all run
 //! bench fleet INSTANCES ZONE_URL BROKER ROOT_PID ZONE_PID LEVEL...   the control plane with stand-ins for nodes
 //! bench rate INSTANCES ROUNDS NODES ZONE_URL BROKER ROOT_PID ZONE_PID   only how fast it places, several times over
+//! bench tasks LINK_URL ROOT_PID STORE_PID|- CASE...   tasks of clusters through the queue that do nothing
+//! bench ssh VENV COUNT...   one command on so many hosts, beside ansible and pyinfra of the folder VENV
+//! bench clusters FOLDER ROUNDS   from create to active for the clusters of examples/clusters, and how much of it is ours
 //! bench list COUNT        pages and filters over so many instances; starts a root of its own
 //! bench list-fill COUNT FOLDER, bench floor BUNDLE    parts of the above, in processes of their own
 //! ```
@@ -13,11 +16,16 @@
 #![allow(clippy::print_stdout)]
 
 mod burst;
+mod clusters;
 mod fleet;
 mod floor;
+mod lab;
 mod list;
+mod noop;
 mod peer;
+mod ssh;
 mod start;
+mod tasks;
 mod times;
 
 use std::path::Path;
@@ -48,9 +56,25 @@ fn main() -> Result<()> {
                 let tree = tree(zone_url, broker, root_pid, zone_pid)?;
                 fleet::rates(&client()?, &tree, count(nodes)?, count(number)? as u32, count(rounds)?).await
             }
+            ["tasks", link_url, root_pid, store_pid, ref cases @ ..] => {
+                let store_pid = (store_pid != "-").then(|| count(store_pid)).transpose()?;
+                let place = tasks::Place {
+                    link_url: link_url.to_owned(),
+                    root_pid: count(root_pid)? as u32,
+                    store_pid: store_pid.map(|pid| pid as u32),
+                };
+                tasks::run(&client()?, &place, cases).await
+            }
+            ["ssh", venv, ref counts @ ..] => {
+                let counts = counts.iter().map(|number| count(number)).collect::<Result<Vec<_>>>()?;
+                ssh::run(&counts, Path::new(venv)).await
+            }
+            ["clusters", folder, rounds] => {
+                clusters::run(&client()?, Path::new(folder), count(rounds)?).await
+            }
             ["list", number] => list::run(count(number)?).await,
             ["list-fill", number, folder] => list::prepare(count(number)?, Path::new(folder)).await,
-            _ => bail!("usage: bench start RUNS DATA | burst COUNT | fill COUNT | list COUNT"),
+            _ => bail!("usage: bench start RUNS DATA | burst COUNT | fill COUNT | tasks … | list COUNT"),
         }
     })
 }

@@ -1,20 +1,17 @@
 //! `banyan image import|pull|list|get|delete`
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use api::{Client, Image, ImagePull, ListQuery, Upload};
 use clap::{Args, Subcommand};
-use futures::StreamExt;
 use model::{ErrorKind, ImageId, Name};
 use tokio::io::AsyncRead;
 
 use crate::failure::{Failure, Result};
 use crate::output::progress::Progress;
 use crate::output::table::Column;
-use crate::output::text::{age_now, command, pair, pair_some, size};
+use crate::output::text::{age_now, command, pair, pair_some, plural, size};
+use crate::output::upload::Sent;
 use crate::output::{self, note};
 use crate::session::{Session, all, is_id_prefix, pick};
 
@@ -24,10 +21,8 @@ Examples:
   banyan image import app ./layout/              OCI layout: a folder with index.json
   docker save app | banyan image import app -
   banyan image pull alpine REGISTRY/library/alpine:3.20";
-const CHUNK_BYTES: usize = 256 * 1024;
 /// Instances of an image that are named before it is deleted.
 const USERS_SHOWN: usize = 5;
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
@@ -167,7 +162,10 @@ fn show(session: &Session, image: &Image) -> Result<()> {
         let mut page = vec![
             pair("name", &image.name),
             pair("id", &image.id),
-            pair("size", format!("{} in {} layers", size(image.size_bytes), manifest.layers.len())),
+            pair(
+                "size",
+                format!("{} in {}", size(image.size_bytes), plural(manifest.layers.len() as u64, "layer")),
+            ),
             pair("arch", manifest.platform.arch),
             pair("source", &image.source),
             pair("owner", format!("{}{}", image.tenant, if image.public { " (public)" } else { "" })),
@@ -203,29 +201,15 @@ pub async fn pull(client: &Client, name: &str, reference: String, public: bool) 
 /// Uploads a file, a layout folder or standard input, showing how far it is.
 pub async fn import(client: &Client, name: &str, file: &Path, public: bool) -> Result<Image> {
     let (reader, length) = open(file).await?;
-    let sent = Arc::new(AtomicU64::new(0));
-    let counter = sent.clone();
-    let body = tokio_util::io::ReaderStream::with_capacity(reader, CHUNK_BYTES).inspect(move |chunk| {
-        if let Ok(chunk) = chunk {
-            counter.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-        }
-    });
+    let sent = Sent::default();
     let mut progress = Progress::new(format!("image {name}"));
-    progress.now("uploading");
-    let upload = client.image_import(name, Upload { public, length }, body);
-    tokio::pin!(upload);
-    let outcome = loop {
-        tokio::select! {
-            outcome = &mut upload => break outcome,
-            () = tokio::time::sleep(PROGRESS_EVERY) => progress.bytes(sent.load(Ordering::Relaxed), length),
-        }
-    };
-    match outcome {
+    let upload = client.image_import(name, Upload { public, length }, sent.count(reader));
+    match sent.show(&mut progress, length, upload).await {
         Ok(image) => {
             progress.done(&format!(
-                "imported, {} in {} layers",
+                "imported, {} in {}",
                 size(image.size_bytes),
-                image.manifest.layers.len()
+                plural(image.manifest.layers.len() as u64, "layer")
             ));
             Ok(image)
         }

@@ -7,6 +7,8 @@
 pub mod app;
 pub mod apply;
 pub mod bucket;
+pub mod catalogue;
+pub mod cluster;
 pub mod completion;
 pub mod context;
 pub mod delete;
@@ -22,7 +24,9 @@ pub mod object;
 pub mod object_store;
 pub mod parse;
 pub mod place;
+pub mod provisioner;
 pub mod quota;
+pub mod resource;
 pub mod template;
 pub mod tenant;
 pub mod token;
@@ -144,7 +148,7 @@ pub struct RootArguments {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Start a whole cloud on this machine: root, zone and node.
+    /// Start a whole cloud on this machine: root, zone, node and provisioner.
     Up(crate::up::UpArgs),
     /// End every instance that `up` left on this machine, and its network.
     Down(crate::down::DownArgs),
@@ -162,6 +166,15 @@ pub enum Command {
     /// What instances boot from: import, pull, list, delete.
     #[command(visible_alias = "images")]
     Image(image::Arguments),
+    /// Many machines with services on them, from a template: create, change, log in, delete.
+    #[command(visible_alias = "clusters")]
+    Cluster(cluster::Arguments),
+    /// What clusters are made from: templates, services, providers, kinds of machines.
+    #[command(visible_alias = "catalog")]
+    Catalogue(catalogue::Arguments),
+    /// Files that plugins use on machines of clusters: scripts, archives, keys.
+    #[command(visible_alias = "resources")]
+    Resource(resource::Arguments),
     /// Clusters from templates, offline: layouts, plans, checks, macros.
     #[command(visible_alias = "templates")]
     Template(template::Arguments),
@@ -190,6 +203,9 @@ pub enum Command {
     /// Sets of nodes under one controller.
     #[command(visible_alias = "zones")]
     Zone(zone::Arguments),
+    /// Those who carry out tasks of clusters.
+    #[command(visible_alias = "provisioners")]
+    Provisioner(provisioner::Arguments),
     /// Who pays and owns (for operators).
     #[command(visible_alias = "tenants")]
     Tenant(tenant::Arguments),
@@ -205,7 +221,7 @@ pub enum Command {
     /// What a tenant may have, and has.
     #[command(visible_alias = "quotas")]
     Quota(quota::Arguments),
-    /// Print a one-time token with which a zone or node joins (for operators).
+    /// Print a one-time token with which a zone, node or provisioner joins (for operators).
     Enroll(enroll::Arguments),
     /// Log in to a cloud and remember it as a context.
     Login(login::LoginArguments),
@@ -232,6 +248,7 @@ impl Command {
             Self::Root(_) => true,
             Self::Node(args) => args.config.is_some(),
             Self::Zone(args) => args.config.is_some(),
+            Self::Provisioner(args) => args.config.is_some(),
             _ => false,
         }
     }
@@ -274,6 +291,9 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Instance(args) => instance::run(&open()?, args).await,
         Command::Ps(args) => instance::list::run(&open()?, args).await.map(|()| 0),
         Command::Image(args) => image::run(&open()?, args).await.map(|()| 0),
+        Command::Cluster(args) => cluster::run(&open()?, args).await,
+        Command::Catalogue(args) => catalogue::run(&open()?, args).await.map(|()| 0),
+        Command::Resource(args) => resource::run(&open()?, args).await.map(|()| 0),
         Command::Template(args) => template::run(globals.output, args),
         Command::Bucket(args) => bucket::run(&open()?, args).await.map(|()| 0),
         Command::Object(args) => object::run(&open()?, args).await.map(|()| 0),
@@ -290,6 +310,10 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Zone(zone::Arguments { config: Some(file), .. }) => {
             role::zone(&file).await.map(|()| 0).map_err(Into::into)
         }
+        Command::Provisioner(provisioner::Arguments { config: Some(file), .. }) => {
+            role::provisioner(&file).await.map(|()| 0).map_err(Into::into)
+        }
+        Command::Provisioner(args) => provisioner::run(&open()?, args).await.map(|()| 0),
         Command::Health(args) => health::run(&open()?, args).await,
         Command::Node(args) => node::run(&open()?, args).await.map(|()| 0),
         Command::Zone(args) => zone::run(&open()?, args).await.map(|()| 0),

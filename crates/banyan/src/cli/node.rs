@@ -25,6 +25,9 @@ pub struct Arguments {
 pub struct One {
     /// Name, id, or the beginning of an id.
     node: String,
+    /// Zone of the node, where several zones have one of that name.
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
 }
 
 const DRAIN_HELP: &str = "\
@@ -114,7 +117,11 @@ enum Verb {
 }
 
 fn state(node: &Node) -> String {
-    let live = if node.alive { "alive" } else { "lost" };
+    let live = match (node.alive, node.restarting) {
+        (_, true) => "restarting",
+        (true, false) => "alive",
+        (false, false) => "lost",
+    };
     match node.mode {
         PlaceMode::Open if node.facts.cordoned => format!("{live}, cordoned"),
         PlaceMode::Open => live.to_owned(),
@@ -156,29 +163,35 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             let nodes = all(query, None, |query| async move { client.node_list(&query).await }).await?;
             output::list(session.format, &nodes, &COLUMNS)
         }
-        Verb::Get(One { node }) => {
-            show(session, &client.node_get(&resolve(session, &node).await?).await.map_err(missing)?)
+        Verb::Get(one) => {
+            show(session, &client.node_get(&resolve(session, &one).await?).await.map_err(missing)?)
         }
         Verb::Cordon(one) => mode(session, &one, PlaceMode::Cordoned).await,
         Verb::Uncordon(one) | Verb::Resume(one) => mode(session, &one, PlaceMode::Open).await,
         Verb::Drain { one, drain } => empty(session, &one, PlaceMode::Draining, &drain).await,
         Verb::Maintenance { one, drain } => empty(session, &one, PlaceMode::Maintenance, &drain).await,
         Verb::Remove { one, remove } => {
-            let node = client.node_get(&resolve(session, &one.node).await?).await.map_err(missing)?;
+            let node = client.node_get(&resolve(session, &one).await?).await.map_err(missing)?;
             place::remove_confirmed(&format!("node {}", node.name), &remove)?;
             client.node_remove(&node.id, remove.force).await.map_err(missing)?;
-            note(format!("node {}: removed", node.name));
+            let pinned: Vec<_> =
+                node.remaining.iter().filter(|one| one.pinned).map(|one| &one.name).collect();
+            let ended = match pinned.len() {
+                0 => String::new(),
+                _ => format!("; pinned to it, so they end: {}", join(&pinned)),
+            };
+            note(format!("node {}: removed{ended}", node.name));
             Ok(())
         }
         Verb::Label { one, labels } => {
             let labels = labels_parse(&labels)?;
-            let name = resolve(session, &one.node).await?;
+            let name = resolve(session, &one).await?;
             let node = client.node_labels(&name, &labels).await.map_err(missing)?;
             let line = format!("node {}: {}", node.name, labels_words(&labels));
             output::changed(session.format, &node, node.name.as_str(), &line)
         }
         Verb::History { one, past } => {
-            let name = resolve(session, &one.node).await?;
+            let name = resolve(session, &one).await?;
             let samples = client.node_history(&name, Some(past.since())).await.map_err(missing)?;
             place::history(session, &format!("node {}", one.node), &samples)
         }
@@ -220,17 +233,19 @@ fn missing(error: model::Error) -> Failure {
     if not_found { failure.or_hint("see the nodes with: banyan node list") } else { failure }
 }
 
-async fn resolve(session: &Session, text: &str) -> Result<String> {
-    if !is_id_prefix(text, model::NodeId::PREFIX) {
-        return Ok(text.to_owned());
+/// What the server knows the node by: its name, or its id where that says more.
+async fn resolve(session: &Session, One { node, zone }: &One) -> Result<String> {
+    if zone.is_none() && !is_id_prefix(node, model::NodeId::PREFIX) {
+        return Ok(node.clone());
     }
     let client = &session.client;
-    let nodes = all(ListQuery::new(), None, |query| async move { client.node_list(&query).await }).await?;
-    pick("node", text, nodes.into_iter().map(|n| (n.id.clone(), n.name.to_string())))
+    let query = zone.iter().fold(ListQuery::new(), |query, zone| query.with("zone", zone));
+    let nodes = all(query, None, |query| async move { client.node_list(&query).await }).await?;
+    pick("node", node, nodes.into_iter().map(|n| (n.id.clone(), n.name.to_string())))
 }
 
 async fn mode(session: &Session, one: &One, mode: PlaceMode) -> Result<()> {
-    let name = resolve(session, &one.node).await?;
+    let name = resolve(session, one).await?;
     let node = session.client.node_mode(&name, mode, false).await.map_err(missing)?;
     let takes = if mode == PlaceMode::Open { "takes new instances" } else { "takes no new instances" };
     let line = format!("node {}: {takes}", node.name);
@@ -240,7 +255,7 @@ async fn mode(session: &Session, one: &One, mode: PlaceMode) -> Result<()> {
 /// Gives the order and waits until nothing is left.
 async fn empty(session: &Session, one: &One, mode: PlaceMode, drain: &Draining) -> Result<()> {
     let client = &session.client;
-    let name = resolve(session, &one.node).await?;
+    let name = resolve(session, one).await?;
     let node = client.node_mode(&name, mode, drain.force).await.map_err(missing)?;
     let id = node.id.as_str();
     let look = || async move {

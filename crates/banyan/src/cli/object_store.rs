@@ -97,6 +97,8 @@ fn show(session: &Session, store: &ObjectStore) -> Result<()> {
             pair("size", size(store.bytes.0)),
             pair("small objects", size(store.packed_bytes.0)),
             pair("large objects", size(store.file_bytes.0)),
+            pair_some("gateway", store.gateway.clone()),
+            pair_some("in the gateway", store.gateway.as_ref().map(|_| size(store.gateway_bytes.0))),
             pair("to be freed", size(store.dead_bytes.0)),
             pair("free", format!("{}, {} of it kept", size(store.free_bytes.0), size(store.reserve_bytes.0))),
             pair("damaged", store.damaged),

@@ -182,7 +182,12 @@ fn get_words(what: &str) -> String {
 
 /// Asks before something is removed for good.
 pub fn remove_confirmed(what: &str, args: &Removing) -> Result<()> {
-    if args.yes {
+    remove_sure(what, args.yes)
+}
+
+/// The same, where nothing but `--yes` is to be said.
+pub fn remove_sure(what: &str, yes: bool) -> Result<()> {
+    if yes {
         return Ok(());
     }
     if !terminal::interactive() {

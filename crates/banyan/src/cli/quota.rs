@@ -58,6 +58,12 @@ pub struct QuotaOptions {
     /// Most bytes in buckets together, such as 1TiB.
     #[arg(long, value_name = "SIZE", value_parser = parse::quantity::<Bytes>)]
     object_bytes: Option<Bytes>,
+    /// Most clusters.
+    #[arg(long, value_name = "COUNT")]
+    clusters: Option<u64>,
+    /// Most machines of all clusters together.
+    #[arg(long, value_name = "COUNT")]
+    cluster_machines: Option<u64>,
 }
 
 impl QuotaOptions {
@@ -67,6 +73,8 @@ impl QuotaOptions {
             cpu: self.cpu,
             memory: self.memory,
             object_bytes: self.object_bytes,
+            clusters: self.clusters,
+            cluster_machines: self.cluster_machines,
         }
     }
 }
@@ -88,6 +96,11 @@ pub fn of<T: std::fmt::Display>(used: T, most: Option<T>) -> String {
         Some(most) => format!("{used} of {most}"),
         None => format!("{used}, no limit"),
     }
+}
+
+/// `at most 10`, or `no limit`.
+fn most<T: std::fmt::Display>(most: Option<T>) -> String {
+    most.map_or_else(|| "no limit".to_owned(), |most| format!("at most {most}"))
 }
 
 pub async fn run(session: &Session, args: Arguments) -> Result<()> {
@@ -114,6 +127,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
                 cpu: asked.cpu.or(kept.cpu),
                 memory: asked.memory.or(kept.memory),
                 object_bytes: asked.object_bytes.or(kept.object_bytes),
+                clusters: asked.clusters.or(kept.clusters),
+                cluster_machines: asked.cluster_machines.or(kept.cluster_machines),
             };
             // With the version that was read, so that two changes at once do not undo each other.
             let tenant = client.quota_set(&name, &quota, Some(before.version)).await?;
@@ -128,6 +143,9 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             pair("instances", of(report.usage.instances, report.quota.instances)),
             pair("cpu", of(report.usage.cpu, report.quota.cpu)),
             pair("memory", of(report.usage.memory, report.quota.memory)),
+            pair("in buckets", most(report.quota.object_bytes)),
+            pair("clusters", most(report.quota.clusters)),
+            pair("machines of clusters", most(report.quota.cluster_machines)),
         ]
     })
 }

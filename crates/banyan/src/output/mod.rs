@@ -4,6 +4,7 @@
 pub mod progress;
 pub mod table;
 pub mod text;
+pub mod upload;
 
 use std::io::Write;
 

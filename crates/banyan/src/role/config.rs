@@ -1,5 +1,6 @@
 //! One role in a process of its own: its configuration file, and its run.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use serde::de::DeserializeOwned;
 use work::{SharedClock, SystemClock};
 
 use super::gateway::GatewayFile;
-use super::node::{BRIDGE_DEFAULT, CGROUP_DEFAULT, NodeOptions, NodeRole};
+use super::node::{BRIDGE_DEFAULT, CGROUP_DEFAULT, Claims, Marks, NodeOptions, NodeRole};
+use super::provisioner::{ProvisionerOptions, ProvisionerRole, WORKERS_DEFAULT};
 use super::root::{RootOptions, RootRole};
 use super::zone::{ZoneOptions, ZoneRole};
 use crate::output::note;
@@ -148,6 +150,30 @@ struct NodeFile {
     cpu_overcommit: u64,
 }
 
+/// `banyan provisioner --config FILE`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProvisionerFile {
+    name: Name,
+    data: PathBuf,
+    /// Root's link, such as https://root.example:7710, or a list of them where there are several root servers.
+    root: OneOrMany,
+    /// From `banyan enroll provisioner`; needed once.
+    token: Option<String>,
+    /// Tasks at once, all tenants together.
+    #[serde(default = "workers_default")]
+    workers: u32,
+    /// For how many seconds it finishes what is being done when it is told to end.
+    #[serde(default = "drain_default")]
+    drain_s: u64,
+    /// Programs that make machines, by the name of their provider type.
+    #[serde(default)]
+    providers: BTreeMap<String, PathBuf>,
+    /// Programs that install services, by the name of their automator type.
+    #[serde(default)]
+    automators: BTreeMap<String, PathBuf>,
+}
+
 /// How a node exchanges with its zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -219,6 +245,12 @@ fn cgroup_default() -> String {
 }
 const fn overcommit_default() -> u64 {
     1
+}
+const fn workers_default() -> u32 {
+    WORKERS_DEFAULT
+}
+const fn drain_default() -> u64 {
+    30
 }
 
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
@@ -305,6 +337,8 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
     places_validate(&file.places)?;
     crate::up::host_check(file.oci_runtime.is_some())?;
     let _alone = alone(&file.data)?;
+    let marks = Marks { bridge: file.bridge.clone(), cgroup_parent: file.cgroup_parent.clone() };
+    let _claims = Claims::take(&marks, &file.data.canonicalize()?)?;
     let mut stop = Stop::new()?;
     let options = NodeOptions {
         name: file.name,
@@ -322,13 +356,35 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
     let node = NodeRole::start(options, token(file.token)?, clock()).await?;
     note(format!("node is up, with {}", node.runtime.display()));
     stop.wait().await;
+    node.stop().await;
+    Ok(())
+}
+
+pub async fn provisioner(path: &Path) -> anyhow::Result<()> {
+    let file: ProvisionerFile = read(path)?;
+    let _alone = alone(&file.data)?;
+    let mut stop = Stop::new()?;
+    let options = ProvisionerOptions {
+        name: file.name,
+        data: file.data,
+        root: file.root.into(),
+        workers: file.workers,
+        drain: Duration::from_secs(file.drain_s),
+        providers: file.providers,
+        automators: file.automators,
+    };
+    let provisioner = ProvisionerRole::start(options, token(file.token)?).await?;
+    note("provisioner is up");
+    stop.wait().await;
+    note("provisioner ends: it finishes what is being done");
+    provisioner.stop().await;
     Ok(())
 }
 
 /// Holds the data folder alone, so that two processes never are one role.
 fn alone(data: &Path) -> anyhow::Result<std::fs::File> {
     sal::folder_private(data)?;
-    crate::up::alone(data)
+    crate::up::alone(data, "give this one another folder: data in its file")
 }
 
 fn clock() -> SharedClock {
@@ -387,5 +443,6 @@ mod tests {
         check("root.toml", keys::<RootFile>());
         check("zone.toml", keys::<ZoneFile>());
         check("node.toml", keys::<NodeFile>());
+        check("provisioner.toml", keys::<ProvisionerFile>());
     }
 }

@@ -49,11 +49,12 @@ impl Listeners {
                 kind: Kind::Node,
                 parent: Some(id.clone()),
                 issuer: issuer.clone(),
-                book: service.book(),
+                book: Arc::new(service.clone()),
                 clock,
             }),
             issuer: Some(issuer.clone()),
             peers: None,
+            dispatcher: None,
         };
         let https = HttpsParent::start(parent, Arc::new(service.clone()), service.calls()).await?;
         let broker = broker(options, id, https.wallet(), service).await?;

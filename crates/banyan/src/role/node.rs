@@ -8,11 +8,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use link::{EnrollToken, Parents, RemoteIssuer, Uplink, Wallet};
 use model::constraint::Labels;
-use model::{Area, Bytes, Cpu, Digest, Facts, GpuDevice, Name, Resources, Result, RuntimeKind};
+use model::{Area, Bytes, Cpu, Digest, Error, Facts, GpuDevice, Name, Resources, Result, RuntimeKind};
+use node::cgroup::Cgroups;
 use node::layer::{BlobFetch, LayerStore};
 use node::legs::Places;
 use node::{BridgeNetwork, Engine, EngineConfig, NodeService};
-use sal::HostFacts;
+use sal::{Claim, Holder, HostFacts};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 use work::SharedClock;
@@ -50,6 +51,7 @@ pub struct NodeOptions {
 /// A node that runs until it is dropped; its instances go on.
 pub struct NodeRole {
     pub runtime: PathBuf,
+    uplink: Arc<dyn Uplink>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -82,10 +84,19 @@ impl NodeRole {
             tokio::spawn(measured),
             tokio::spawn(layers_sweep(layers, service.clone())),
             tokio::spawn(async move { running.run().await }),
-            tokio::spawn(tier::sync::run(Arc::new(service), uplink)),
+            tokio::spawn(tier::sync::run(Arc::new(service), uplink.clone())),
             tokio::spawn(renewal(&me, &issuer, Vec::new(), options.data.join("identity")).run()),
         ];
-        Ok(Self { runtime, tasks })
+        Ok(Self { runtime, uplink, tasks })
+    }
+
+    /// Ends in an orderly way: the zone is told, so that it waits for the next start. The instances go on.
+    pub async fn stop(self) {
+        // Nothing of ours may reach the zone after the goodbye.
+        self.tasks.iter().for_each(JoinHandle::abort);
+        if let Err(error) = self.uplink.goodbye().await {
+            tracing::info!(%error, "the zone does not know that this node stops");
+        }
     }
 }
 
@@ -130,6 +141,69 @@ impl Marks {
     }
 }
 
+/// The names of a node on this host, held alone. Without that a second node would take the first one's instances for
+/// leftovers and remove them.
+pub struct Claims([Claim; 2]);
+
+/// Where claims are kept; it is empty after a boot, as are the names.
+const CLAIMS: &str = "/run/banyan";
+
+impl Claims {
+    /// Takes the names for the node whose data is in `data`.
+    pub fn take(marks: &Marks, data: &Path) -> Result<Self> {
+        let Marks { bridge, cgroup_parent } = marks;
+        let ports = || {
+            let ports = std::fs::read_dir(Path::new("/sys/class/net").join(bridge).join("brif"));
+            ports.is_ok_and(|mut ports| ports.next().is_some())
+        };
+        let groups = || Cgroups::find(cgroup_parent).is_ok_and(|groups| !groups.ids().is_empty());
+        let take = |word: &str, name: &str, space: &str, used: &dyn Fn() -> bool| {
+            let key = format!("{word}-{name}-{}", sal::namespace_id(space));
+            let taken = Claim::take(Path::new(CLAIMS), &key, data, used).map_err(|error| {
+                Error::unavailable(format!("the {word} {name} cannot be claimed in {CLAIMS}: {error}"))
+                    .because(error)
+            })?;
+            taken.map_err(|holder| taken_error(word, name, &holder))
+        };
+        Ok(Self([take("bridge", bridge, "net", &ports)?, take("cgroup", cgroup_parent, "cgroup", &groups)?]))
+    }
+
+    /// Gives the names back: nothing of the node is left.
+    pub fn end(self) {
+        for claim in self.0 {
+            if let Err(error) = claim.end() {
+                tracing::debug!(%error, "a claim stays behind");
+            }
+        }
+    }
+}
+
+/// Whether a bridge or a cgroup of this name is somebody's on this host.
+pub fn claimed(name: &str) -> bool {
+    let begins = ["bridge", "cgroup"].map(|word| format!("{word}-{name}-"));
+    let found = std::fs::read_dir(CLAIMS).into_iter().flatten().flatten();
+    found.into_iter().any(|entry| {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        begins.iter().any(|begin| file.starts_with(begin.as_str()))
+    })
+}
+
+fn taken_error(word: &str, name: &str, holder: &Holder) -> Error {
+    let hint = "for another one use other names: --bridge NAME --cgroup-parent NAME (in a file: bridge, cgroup_parent)";
+    match holder {
+        Holder::Process { pid, folder } => Error::conflict(format!(
+            "the {word} {name} belongs to another banyan on this host (process {pid}, {})",
+            folder.display()
+        ))
+        .hint(hint),
+        Holder::Left { folder } => Error::conflict(format!(
+            "instances of {} still use the {word} {name}; 'banyan down --data {0}' ends them",
+            folder.display()
+        ))
+        .hint(hint),
+    }
+}
+
 /// Ends every instance of a node that does not run, and takes its network away. What was asked for stays
 /// asked for: the next start makes it true again.
 pub async fn clear(data: &Path, name: Name, marks: &Marks, clock: SharedClock) -> Result<usize> {
@@ -148,7 +222,7 @@ pub async fn clear(data: &Path, name: Name, marks: &Marks, clock: SharedClock) -
     }
     engine.shutdown().await;
     bridge.stop().await?;
-    if let Ok(cgroups) = node::cgroup::Cgroups::find(cgroup_parent) {
+    if let Ok(cgroups) = Cgroups::find(cgroup_parent) {
         cgroups.parent_remove();
     }
     Ok(count)
@@ -159,7 +233,7 @@ struct NoFetch;
 
 impl BlobFetch for NoFetch {
     fn fetch<'a>(&'a self, digest: &'a Digest, _into: &'a Path) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { Err(model::Error::unavailable(format!("layer {digest} is not fetched now"))) })
+        Box::pin(async move { Err(Error::unavailable(format!("layer {digest} is not fetched now"))) })
     }
 }
 

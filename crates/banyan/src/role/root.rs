@@ -68,10 +68,13 @@ impl RootRole {
         let dyn_tree = Arc::new(tree.clone());
         let cloud =
             Cloud::among(config, state.clone(), dyn_tree, images, clock.clone(), master, &peers).await?;
-        let link = link_start(&options, &ca, &tree, clock).await?;
+        let office = Arc::new(root::cluster::Office::new(cloud.clone()));
+        let link = link_start(&options, &ca, &tree, office, clock).await?;
         let url = link_url(&options, &link);
         tree.link_url_set(url.clone());
-        duties.join(url.clone(), rest_url(&options), place(&data), options.link_names.clone()).await?;
+        let rest = root::listen(options.config.listen).await?;
+        let rest_url = rest_url(&options, rest.local_addr()?);
+        duties.join(url.clone(), rest_url, place(&data), options.link_names.clone()).await?;
         let beating = duties.clone();
         let mut tasks = vec![tokio::spawn(async move { beating.run().await })];
         tasks.extend(renewals(&options, &ca, &link, &peers));
@@ -84,7 +87,7 @@ impl RootRole {
             tasks.push(tokio::spawn(async move { copying.replica().run(&followed).await }));
         }
         let object = object_start(&options, &cloud).await?;
-        let api = root::serve(cloud).await?;
+        let api = root::serve_on(cloud, rest)?;
         Ok(Self { api, admin, link, link_url: url, tree, duties, state, object, tasks })
     }
 
@@ -111,6 +114,11 @@ impl RootRole {
     /// A one-time token with which a zone of this name may join.
     pub async fn zone_token(&self, name: &Name, hosts: &[String]) -> Result<EnrollToken> {
         self.tree.zone_token(Some(name.clone()), hosts.to_vec()).await?.token.parse()
+    }
+
+    /// A one-time token with which a provisioner of this name may join.
+    pub async fn provisioner_token(&self, name: &Name) -> Result<EnrollToken> {
+        self.tree.provisioner_token(Some(name.clone())).await?.token.parse()
     }
 
     /// Lets the listeners of a zone have these names, whoever else has them.
@@ -202,6 +210,7 @@ async fn link_start(
     options: &RootOptions,
     ca: &Arc<Ca>,
     tree: &TreeService,
+    office: Arc<root::cluster::Office>,
     clock: SharedClock,
 ) -> Result<HttpsParent> {
     tree.join_with(ca.fingerprint(), options.link_names.clone());
@@ -216,6 +225,7 @@ async fn link_start(
         desk: Some(Desk { kind: Kind::Zone, parent: None, issuer: ca.clone(), book, clock }),
         issuer: Some(ca.clone()),
         peers: Some(Arc::new(tree.clone())),
+        dispatcher: Some(office),
     };
     HttpsParent::start(parent, Arc::new(tree.clone()), tree.calls()).await
 }
@@ -256,8 +266,7 @@ fn s3_url(options: &RootOptions, store: &object::Store) -> String {
     }
 }
 
-fn rest_url(options: &RootOptions) -> String {
-    let listen = options.config.listen;
+fn rest_url(options: &RootOptions, listen: SocketAddr) -> String {
     match listen.ip().is_unspecified() {
         true => format!("http://{}:{}", host(options), listen.port()),
         false => format!("http://{listen}"),

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use link::{
-    Credentials, EnrollToken, Kind, Newcomer, Parents, RemoteIssuer, TokenBook, Uplink, Wallet, listen_check,
+    Credentials, EnrollToken, Kind, Newcomer, ParentHandler, Parents, RemoteIssuer, TokenBook, Uplink,
+    Wallet, listen_check,
 };
 use model::exchange::Doorway;
 use model::{Area, Error, Name, Result};
@@ -38,6 +39,7 @@ pub struct ZoneRole {
     listeners: Listeners,
     doorway: Doorway,
     book: Arc<LedgerBook>,
+    service: ZoneService,
     fingerprint: [u8; 32],
     clock: SharedClock,
     tasks: Vec<JoinHandle<()>>,
@@ -48,7 +50,7 @@ impl ZoneRole {
     pub async fn start(options: ZoneOptions, token: Option<EnrollToken>, clock: SharedClock) -> Result<Self> {
         sal::folder_private(&options.data)?;
         listeners_check(&options)?;
-        let newcomer = Newcomer { name: options.name.clone(), hosts: names(&options) };
+        let newcomer = Newcomer { hosts: names(&options), ..Newcomer::from(&options.name) };
         let me = Wallet::from(credentials(&options.data, &options.root, token, newcomer).await?);
         let uplink: Arc<dyn Uplink> = link::https_uplink(&me, &options.root)?;
         let mut config = ZoneConfig::new(options.name.clone(), options.data.clone());
@@ -64,14 +66,14 @@ impl ZoneRole {
         let doorway = listeners.doorway(&options);
         service.doorway_set(doorway.clone());
         let running = service.clone();
-        let owner = Arc::new(service);
+        let owner = Arc::new(service.clone());
         let tasks = vec![
             tokio::spawn(async move { running.run().await }),
             tokio::spawn(tier::sync::run(owner, uplink)),
             tokio::spawn(renewal(&me, &issuer, Vec::new(), identity).run()),
         ];
         let fingerprint = link::Issuer::fingerprint(issuer.as_ref());
-        Ok(Self { listeners, doorway, book, fingerprint, clock, tasks })
+        Ok(Self { listeners, doorway, book, service, fingerprint, clock, tasks })
     }
 
     /// Where nodes on this machine come to.
@@ -91,6 +93,11 @@ impl ZoneRole {
     /// Where nodes on this machine find the broker.
     pub fn mqtt_address(&self) -> String {
         self.listeners.mqtt_address()
+    }
+
+    /// Whether a node with this certificate was removed for good.
+    pub fn node_removed(&self, node: &Credentials) -> bool {
+        self.service.removed(&node.identity.child_id())
     }
 
     /// A one-time token with which a node of this name may join.

@@ -1,6 +1,7 @@
 //! Waiting until an instance is what it was asked to be, saying all along what
-//! is waited for, and on failure why it did not come. [`workload`] does the same for workloads.
+//! is waited for, and on failure why it did not come. [`workload`] and [`cluster`] do the same for those.
 
+pub mod cluster;
 pub mod workload;
 
 use std::time::{Duration, Instant};

@@ -78,7 +78,7 @@ fn a_zone_that_cannot_listen_does_not_join() {
     let _zone = Role::start(&cloud, "zone", &config(&cloud, "east", link, &token, (port, free), ""));
     connected(&operator, "east");
     let certificates = || {
-        let health = operator.good(&["health", "--all"]);
+        let health = operator.output(&["health", "--all"]);
         let of_zone = |line: &&str| line.contains("zone east") && line.contains("certificate");
         health.lines().filter(of_zone).count()
     };

@@ -6,10 +6,11 @@ mod support;
 
 mod down;
 mod join;
+mod provisioner;
 
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Command};
 
 use serde_json::Value;
 use support::guard::Remains;
@@ -46,6 +47,12 @@ impl<'a> Role<'a> {
         self.process = Some(child);
     }
 
+    fn terminate(&mut self) {
+        let mut child = self.process.take().expect("it runs");
+        support::signal(child.id(), rustix::process::Signal::TERM);
+        assert!(child.wait().unwrap().success());
+    }
+
     fn kill(&mut self) {
         let mut child = self.process.take().expect("it runs");
         child.kill().unwrap();
@@ -74,9 +81,20 @@ struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    fn good(&self, words: &[&str]) -> String {
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = self.home.command(words);
-        support::good(command.env("BANYAN_ENDPOINT", &self.endpoint).env("BANYAN_TOKEN", &self.token))
+        command.env("BANYAN_ENDPOINT", &self.endpoint).env("BANYAN_TOKEN", &self.token);
+        command
+    }
+
+    fn good(&self, words: &[&str]) -> String {
+        support::good(&mut self.command(words))
+    }
+
+    /// What is printed, whatever the exit code: the lights of health also tell of the machine's disk and
+    /// load, which are not a test's to decide.
+    fn output(&self, words: &[&str]) -> String {
+        support::text(&self.command(words).output().unwrap().stdout)
     }
 
     fn get(&self, name: &str) -> Value {
@@ -113,6 +131,15 @@ fn root_start<'a>(cloud: &'a Cloud, names: &str) -> (Role<'a>, Operator<'a>, u16
     (root, Operator { home: cloud, endpoint: format!("http://127.0.0.1:{rest}"), token }, link)
 }
 
+/// Starts a node where it must not join, and returns what it says.
+fn refused(cloud: &Cloud, config: &str) -> String {
+    let file = cloud.home.join("refused.toml");
+    std::fs::write(&file, config).unwrap();
+    let output = cloud.command(&["node", "--config"]).arg(&file).output().unwrap();
+    assert!(!output.status.success());
+    support::text(&output.stderr)
+}
+
 #[test]
 fn separate_roles_keep_their_promises_when_each_of_them_is_killed() {
     let (first, second) = (Cloud::new(), Cloud::new());
@@ -143,10 +170,8 @@ fn separate_roles_keep_their_promises_when_each_of_them_is_killed() {
     };
     let mut node = join(&first, "one");
 
-    let create = ["instance", "create", "web", "--image", "busybox", "--", "sleep", "100000"];
-    operator.good(&create);
-    let seen = operator.get("web");
-    let id = seen["id"].as_str().unwrap().to_owned();
+    operator.good(&["instance", "create", "web", "--image", "busybox", "--", "sleep", "100000"]);
+    let id = operator.get("web")["id"].as_str().unwrap().to_owned();
     let life = first.life(&id);
 
     // Everything above and beside the container dies; the container does not notice.
@@ -165,8 +190,22 @@ fn separate_roles_keep_their_promises_when_each_of_them_is_killed() {
     });
     assert_eq!(first.life(&id), life, "adopted, not started again");
 
-    // A node that stays away loses its instance to the other, under a newer generation.
-    let _other = join(&second, "two");
+    // A name that a living node has is refused, and the token stays good.
+    let token = operator.good(&["enroll", "node", "--zone", "east"]);
+    let said = refused(&second, &node_config(&second, "one", https, mqtt, &token));
+    assert!(said.contains("has a node 'one' already"), "{said}");
+    let _other = Role::start(&second, "node", &node_config(&second, "two", https, mqtt, &token));
+
+    // An orderly stop is waited for: the instance stays where it is.
+    node.terminate();
+    until("it is expected back", || operator.good(&["node", "list"]).contains("restarting").then_some(()));
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert_eq!(operator.get("web")["node"], "one");
+    node.again();
+    until("it is back", || (!operator.good(&["node", "list"]).contains("restarting")).then_some(()));
+    assert_eq!(first.life(&id), life, "adopted, not started again");
+
+    // A node that dies and stays away loses its instance to the other, under a newer generation.
     node.kill();
     operator
         .wait("web", "it runs on the other node", |seen| seen["phase"] == "running" && seen["node"] == "two");

@@ -31,6 +31,7 @@ for family in inet bridge; do nft delete table $family "$tag" 2>/dev/null; done
 for point in $(awk -v dir="$dir/" 'index($5, dir) == 1 { print $5 }' /proc/self/mountinfo | tac); do
   umount -l "$point"
 done
+rm -f /run/banyan/bridge-"$tag"-* /run/banyan/cgroup-"$tag"-*
 rm -rf "$dir"
 "#;
 

@@ -137,3 +137,43 @@ fn answer(path: &str, layout: &Path) -> Option<Vec<u8>> {
     };
     std::fs::read(layout.join("blobs").join(digest.replace(':', "/"))).ok()
 }
+
+/// A root file system that can be a machine of a cluster: busybox, and this host's sshd with what it loads.
+pub fn machine() -> Vec<u8> {
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
+    let busybox = busybox.expect("busybox is missing: apt-get install busybox-static");
+    let applets = Command::new(busybox).arg("--list").output().unwrap();
+    let mut tar = Tar::default();
+    for folder in
+        ["bin/", "etc/", "etc/ssh/", "lib/", "lib64/", "proc/", "root/", "run/", "srv/", "tmp/", "usr/"]
+    {
+        tar = tar.folder(folder);
+    }
+    for folder in ["usr/bin/", "usr/sbin/", "usr/lib/", "var/", "var/empty/", "var/lib/", "dev/", "sys/"] {
+        tar = tar.folder(folder);
+    }
+    tar = tar.file("bin/busybox", std::fs::read(busybox).unwrap());
+    for applet in text(&applets.stdout).lines().filter(|applet| *applet != "busybox") {
+        tar = tar.symlink(&format!("bin/{applet}"), "busybox");
+    }
+    let mut there = std::collections::BTreeSet::new();
+    for program in ["/usr/sbin/sshd", "/usr/bin/ssh-keygen"] {
+        tar = tar.file(&program[1..], std::fs::read(program).expect("openssh-server is missing"));
+        let loads = Command::new("ldd").arg(program).output().unwrap();
+        for line in text(&loads.stdout).lines() {
+            let path = line.split_whitespace().find(|word| word.starts_with('/'));
+            let Some(path) = path.filter(|path| there.insert((*path).to_owned())) else { continue };
+            let mut folder = String::new();
+            for part in path[1..].split('/').rev().skip(1).collect::<Vec<_>>().into_iter().rev() {
+                folder += &format!("{part}/");
+                tar = tar.folder(&folder);
+            }
+            tar = tar.file(&path[1..], std::fs::read(path).unwrap());
+        }
+    }
+    let users = "root:x:0:0:root:/root:/bin/sh\nsshd:x:100:65534::/run/sshd:/bin/false\n";
+    tar.file("etc/passwd", users)
+        .file("etc/group", "root:x:0:\nnogroup:x:65534:\n")
+        .file("etc/ssh/sshd_config", "")
+        .end()
+}

@@ -4,6 +4,7 @@
 //! its own names in it. [`Cloud::new`] is a cloud of one's own that a test starts and ends as it likes.
 #![allow(clippy::unwrap_used, dead_code)]
 
+pub mod cluster;
 pub mod guard;
 pub mod image;
 pub mod terminal;
@@ -129,6 +130,11 @@ impl Cloud {
         signal(child.id(), rustix::process::Signal::TERM);
         let status = child.wait().unwrap();
         assert!(status.success(), "banyan up ended with {status}: {}", self.log());
+    }
+
+    /// The number of the cloud's process.
+    pub fn pid(&self) -> u32 {
+        self.process.lock().unwrap().as_ref().expect("the cloud is up").id()
     }
 
     /// `kill -9`.

@@ -5,7 +5,9 @@
 mod support;
 
 mod disk;
+mod examples;
 mod postgres;
 mod refusals;
+mod removed;
 mod restart;
 mod storm;

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 
+use crate::support::guard::Remains;
 use crate::support::*;
 
 #[test]
@@ -14,11 +15,39 @@ fn a_second_cloud_on_the_same_data_is_refused() {
 }
 
 #[test]
+fn a_second_cloud_on_the_same_bridge_is_refused_and_takes_nothing_away() {
+    let cloud = Cloud::start(&[]);
+    let id = cloud.create("first", &[], "sleep 100000")["id"].as_str().unwrap().to_owned();
+    let life = cloud.life(&id);
+    let other = cloud.home.join("other");
+    let other = other.to_str().unwrap();
+    let said = cloud.up_refused(&["--data", other]);
+    let pid = cloud.pid().to_string();
+    says(&said, &[&format!("the bridge {} belongs to another banyan", cloud.tag), &pid, "--bridge NAME"]);
+    assert!(!std::path::Path::new(other).exists(), "a refused start leaves no folder");
+    // Nor does clearing up after another cloud that had the name before.
+    std::fs::create_dir_all(format!("{other}/node/engine")).unwrap();
+    let down = ["down", "--data", other, "--bridge", &cloud.tag, "--cgroup-parent", &cloud.tag];
+    let output = cloud.run(&down);
+    assert!(!output.status.success());
+    says(&text(&output.stderr), &["belongs to another banyan"]);
+
+    // What goes on by itself keeps the name too.
+    cloud.terminate();
+    let said = cloud.up_refused(&["--data", other]);
+    says(&said, &["still use the bridge", "banyan down --data"]);
+    cloud.up(&[]);
+    assert_eq!(cloud.life(&id), life, "it went on all along");
+    assert_eq!(Remains::look(&cloud.data(), &cloud.tag).namespaces, [id]);
+}
+
+#[test]
 fn a_port_in_use_is_told() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let cloud = Cloud::new();
     says(&cloud.up_refused(&["--listen", &address]), &[&address, "in use"]);
+    assert!(!cloud.data().exists(), "a refused start leaves no folder");
     drop(taken);
     cloud.up(&["--listen", &address]);
     assert_eq!(cloud.endpoint(), format!("http://{address}"));

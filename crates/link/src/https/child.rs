@@ -22,7 +22,7 @@ use super::{PATH_BEAT, PATH_DESIRED, PATH_OBSERVED, Poll, Polled};
 use crate::limits::{BEAT, POLL_MAX, PUSH_WAIT, REFUSED_SAID_EVERY, REMOVED_PAUSE, REQUEST_WAIT};
 use crate::stream::ByteStream;
 use crate::turns::Numbers;
-use crate::uplink::{Backoff, Down, Inbox, Rarely, Uplink};
+use crate::uplink::{Backoff, Down, Inbox, Rarely, Uplink, in_time};
 use crate::vitals::{PulseSource, Vitals};
 use crate::wallet::Wallet;
 use crate::wire::{self, Removed};
@@ -176,6 +176,11 @@ impl Uplink for HttpsUplink {
 
     fn pulse_from(&self, source: PulseSource) {
         self.link.vitals.source_set(source);
+    }
+
+    fn goodbye(&self) -> BoxFuture<'_, Result<()>> {
+        self.link.vitals.leave();
+        Box::pin(in_time(self.link.beat()))
     }
 
     fn rtt(&self) -> Option<Duration> {

@@ -2,6 +2,7 @@
 
 mod child;
 mod client;
+mod dispatch;
 mod parent;
 mod peer;
 mod roster;
@@ -11,6 +12,7 @@ mod socket;
 pub use child::https_uplink;
 pub use client::Parents;
 pub(crate) use client::{ParentClient, answer_read, unreachable_parent};
+pub use dispatch::TaskClient;
 pub use parent::{HttpsParent, HttpsParentConfig};
 pub use peer::PeerClient;
 
@@ -31,6 +33,9 @@ pub(crate) const HEADER_CONN: &str = "banyan-conn";
 pub(crate) const PATH_PEER_ASK: &str = "/link/v1/peer/ask";
 pub(crate) const PATH_PEER_TELL: &str = "/link/v1/peer/tell";
 pub(crate) const PATH_PEER_BLOB: &str = "/link/v1/peer/blob";
+pub(crate) const PATH_TASKS: &str = "/link/v1/tasks";
+pub(crate) const PATH_TASK_DONE: &str = "/link/v1/tasks/done";
+pub(crate) const PATH_RESOURCE: &str = "/link/v1/resource";
 
 /// What a child says when it asks for what is desired.
 #[derive(Debug, Serialize, Deserialize)]

@@ -21,6 +21,7 @@ use super::roster::{Connection, Roster};
 use super::routes::{Shared, router};
 use crate::ca::Issuer;
 use crate::calls::Calls;
+use crate::dispatch::Dispatcher;
 use crate::enroll::Desk;
 use crate::identity::{Children, Credentials, Identity, validity_of};
 use crate::limits::{CONNECT_WAIT, CONNECTIONS_MAX, POLL_MAX, REQUESTS_PER_CONNECTION_MAX};
@@ -40,6 +41,8 @@ pub struct HttpsParentConfig {
     pub issuer: Option<Arc<dyn Issuer>>,
     /// Answers other root servers; without it they are nobody here.
     pub peers: Option<Arc<dyn PeerHandler>>,
+    /// Gives tasks to provisioners; without it they are nobody here.
+    pub dispatcher: Option<Arc<dyn Dispatcher>>,
 }
 
 /// A listener that runs until it is dropped.
@@ -72,6 +75,7 @@ impl HttpsParent {
             desk: config.desk,
             issuer: config.issuer,
             peers: config.peers,
+            dispatcher: config.dispatcher,
             roster: roster.clone(),
         });
         let server = Server { acceptor, router: router(shared), roster: roster.clone() };

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::ca::{IssueAsk, Issuer, issue_allowed};
 use crate::calls::Calls;
+use crate::dispatch::Dispatcher;
 use crate::enroll::{Desk, EnrollAsk};
 use crate::identity::{Children, Identity};
 use crate::limits::{BODY_MAX, FRAME_MAX, POLL_MAX, SMALL_BODY_MAX};
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     pub desk: Option<Desk>,
     pub issuer: Option<Arc<dyn Issuer>>,
     pub peers: Option<Arc<dyn PeerHandler>>,
+    pub dispatcher: Option<Arc<dyn Dispatcher>>,
     pub roster: Arc<Roster>,
 }
 
@@ -55,6 +57,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route(&format!("{PATH_BLOB}/{{digest}}"), get(blob))
         .merge(super::peer::routes())
         .layer(DefaultBodyLimit::max(SMALL_BODY_MAX))
+        .merge(super::dispatch::routes())
         .route(PATH_OBSERVED, post(observed).layer(DefaultBodyLimit::max(BODY_MAX)))
         .with_state(shared)
 }
@@ -228,7 +231,8 @@ async fn issue(State(shared): State<Arc<Shared>>, Peer(peer, _): Peer, body: Byt
     let issuer = shared.issuer.as_ref().ok_or_else(|| Error::not_found("issuer at this parent"))?;
     let ask: IssueAsk = wire::decode(&body, SMALL_BODY_MAX)?;
     // A child asks its own parent, which knows whether it was removed.
-    let ours = shared.children.include(&peer) && shared.handler.admits(&peer.child_id());
+    let is_child = shared.children.include(&peer) && shared.handler.admits(&peer.child_id());
+    let ours = is_child || super::dispatch::admitted(&shared, &peer);
     if !ours || !issue_allowed(&peer, &ask.identity) {
         let text = format!("{peer} may not have a certificate for {}", ask.identity);
         return Err(Error::new(ErrorKind::Forbidden, text).into());

@@ -36,7 +36,7 @@ use crate::limits::{
 use crate::stream::ByteStream;
 use crate::tls::client_config;
 use crate::turns::Numbers;
-use crate::uplink::{Backoff, Down, Inbox, Rarely, Uplink};
+use crate::uplink::{Backoff, Down, Inbox, Rarely, Uplink, in_time};
 use crate::vitals::{PulseSource, Vitals};
 use crate::wallet::Wallet;
 use crate::wire::{self, WireError};
@@ -393,6 +393,15 @@ impl Uplink for MqttUplink {
 
     fn pulse_from(&self, source: PulseSource) {
         self.link.vitals.source_set(source);
+    }
+
+    fn goodbye(&self) -> BoxFuture<'_, Result<()>> {
+        self.link.vitals.leave();
+        Box::pin(in_time(async {
+            let session = locked(&self.link.session).clone();
+            let session = session.ok_or_else(|| Error::unavailable("there is no link to the zone"))?;
+            self.link.beat(&session).await.map(drop)
+        }))
     }
 
     fn rtt(&self) -> Option<Duration> {

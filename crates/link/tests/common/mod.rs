@@ -212,6 +212,7 @@ impl Zone {
             desk: Some(desk),
             issuer: Some(ca.clone()),
             peers: None,
+            dispatcher: None,
         };
         let https = HttpsParent::start(config, handler.clone(), calls.clone()).await.unwrap();
         let broker = match external {

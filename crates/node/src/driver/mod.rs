@@ -121,6 +121,7 @@ impl Driver {
         if old.spec.health != new.spec.health {
             self.health = None;
         }
+        self.record.asked |= again;
         if again || old.spec.restart != new.spec.restart {
             self.record.finished = false;
             self.record.failures = 0;

@@ -55,7 +55,9 @@ impl Driver {
         };
         match result {
             Ok(shim) => {
-                self.record.restarts = self.record.starts;
+                if !std::mem::replace(&mut self.record.asked, false) {
+                    self.record.restarts += 1;
+                }
                 self.record.starts += 1;
                 self.running_set(shim);
                 let pid = self.live.as_ref().map_or(0, |shim| shim.started.pid);

@@ -41,7 +41,7 @@ fn main() -> Result<()> {
         }
         ["case", servers, what, size, clients, seconds] => {
             let (size, clients, seconds) = (size.parse()?, clients.parse()?, seconds.parse()?);
-            let case = Case { put: what == "put", size, clients, seconds, cold: false };
+            let case = Case { put: what == "put", size, clients, seconds, cold: what == "cold" };
             on_one_thread(one(Path::new(servers), case))
         }
         ["names", servers] => on_one_thread(names(Path::new(servers))),

@@ -21,12 +21,47 @@ const EXPIRES_MAX: i64 = 7 * 24 * 60 * 60;
 const HARMLESS: &[&str] =
     &["x-amz-cf-id", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token", "x-amz-user-agent"];
 
+/// What a request is about, as far as version 2 signatures do not cover it: whoever holds a presigned address could add it.
+const UNSIGNED_BY_2: &[&str] = &[
+    "accelerate",
+    "analytics",
+    "attributes",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "metrics",
+    "object-lock",
+    "ownershipControls",
+    "policyStatus",
+    "publicAccessBlock",
+    "replication",
+    "retention",
+    "select",
+];
+
 /// Refuses what no signature can make good. To be asked before the request goes to s3s. `region` is ours.
 pub fn before(uri: &Uri, headers: &HeaderMap, region: &str, now: Timestamp) -> Result<()> {
     let query: Vec<(String, String)> = pairs(uri.query().unwrap_or_default()).collect();
     let parameter =
         |name: &str| query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    if let Some(authorization) = headers.get(header::AUTHORIZATION) {
+    let (by_query, by_query_2) = (parameter("X-Amz-Signature").is_some(), parameter("Signature").is_some());
+    let by_header = headers.get(header::AUTHORIZATION);
+    if [by_header.is_some(), by_query, by_query_2].iter().filter(|given| **given).count() > 1 {
+        let message = "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string parameter or the Authorization header should be specified";
+        return Err(Fault::new(S3ErrorCode::InvalidArgument, message));
+    }
+    if parameter("versionId").is_some_and(str::is_empty) {
+        let message = "Version id cannot be the empty string";
+        return Err(Fault::new(S3ErrorCode::InvalidArgument, message));
+    }
+    let by_2 = by_query_2 || by_header.is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
+    if let Some(name) = UNSIGNED_BY_2.iter().find(|name| by_2 && parameter(name).is_some()) {
+        let message =
+            format!("A signature of version 2 does not cover '{name}'. Please use AWS4-HMAC-SHA256.");
+        return Err(Fault::new(S3ErrorCode::InvalidRequest, message));
+    }
+    if let Some(authorization) = by_header {
         let text = authorization.to_str().unwrap_or_default().trim();
         return match text.split_once(' ') {
             _ if text.is_empty() => Err(denied("The Authorization header is empty")),
@@ -43,7 +78,7 @@ pub fn before(uri: &Uri, headers: &HeaderMap, region: &str, now: Timestamp) -> R
             _ => Err(Fault::new(S3ErrorCode::InvalidArgument, "Unsupported Authorization Type")),
         };
     }
-    if parameter("X-Amz-Signature").is_some() {
+    if by_query {
         check_scope(parameter("X-Amz-Credential"), region).map_err(|why| {
             let message = format!("Error parsing the X-Amz-Credential parameter; {why}");
             Fault::new(S3ErrorCode::AuthorizationQueryParametersError, message)
@@ -209,6 +244,7 @@ mod tests {
             Err(Fault::S3(S3ErrorCode::AuthorizationQueryParametersError, _)) => "malformed query",
             Err(Fault::S3(S3ErrorCode::AccessDenied, _)) => "AccessDenied",
             Err(Fault::S3(S3ErrorCode::InvalidArgument, _)) => "InvalidArgument",
+            Err(Fault::S3(S3ErrorCode::InvalidRequest, _)) => "InvalidRequest",
             Err(Fault::S3(S3ErrorCode::RequestTimeTooSkewed, _)) => "RequestTimeTooSkewed",
             Err(other) => panic!("{other}"),
         }
@@ -265,6 +301,19 @@ mod tests {
         assert_eq!(verdict(listed, &[("x-amz-acl", "public-read")]), "ok");
         let hostless = "/b/k?X-Amz-Signature=0&X-Amz-Credential=K/20260101/r/s3/aws4_request&X-Amz-Expires=60&X-Amz-SignedHeaders=range";
         assert_eq!(verdict(hostless, &[]), "AccessDenied");
+    }
+
+    #[test]
+    fn one_signature_is_enough() {
+        let link = "/b/k?X-Amz-Signature=0&X-Amz-Credential=K/20260101/r/s3/aws4_request&X-Amz-Expires=60&X-Amz-SignedHeaders=host";
+        assert_eq!(verdict(link, &[]), "ok");
+        assert_eq!(verdict(link, &[("authorization", V4)]), "InvalidArgument");
+        assert_eq!(verdict("/b/k?Signature=0", &[("authorization", "AWS K:S")]), "InvalidArgument");
+        assert_eq!(verdict("/b/k?Signature=0&X-Amz-Signature=0", &[]), "InvalidArgument");
+        assert_eq!(verdict("/b/k?versionId=", &[]), "InvalidArgument");
+        assert_eq!(verdict("/b/k?AWSAccessKeyId=K&Signature=0&Expires=9", &[]), "ok");
+        assert_eq!(verdict("/b/k?AWSAccessKeyId=K&Signature=0&Expires=9&retention", &[]), "InvalidRequest");
+        assert_eq!(verdict("/b/k?legal-hold=", &[("authorization", "AWS K:S")]), "InvalidRequest");
     }
 
     #[test]

@@ -138,7 +138,11 @@ impl Request<'_> {
     fn of_bucket(&self, operation: &str, bucket: &str) -> Result<()> {
         match operation {
             "CreateBucket" => {
-                demand_manager(self.caller, acl::asks_private(self.headers))?;
+                let private = acl::asks_private(self.headers);
+                demand_manager(self.caller, private)?;
+                if !private {
+                    self.own_account(Action::PutBucketAcl, Some(bucket))?;
+                }
                 self.own_account(Action::CreateBucket, Some(bucket))
             }
             // Each key is checked on its own.
@@ -246,7 +250,14 @@ fn upload(
     key: &str,
     context: &Context,
 ) -> Result<()> {
-    demand_manager(caller, acl::asks_private(headers))?;
+    let private = acl::asks_private(headers);
+    demand_manager(caller, private)?;
+    if !private {
+        guard.check_open(Action::PutObjectAcl, key, context)?;
+    }
+    if headers.contains_key("x-amz-tagging") {
+        guard.check_open(Action::PutObjectTagging, key, context)?;
+    }
     if headers.contains_key("x-amz-object-lock-mode") {
         guard.check(Action::PutObjectRetention, Some(key), None, context)?;
     }

@@ -70,6 +70,12 @@ impl<'a> Guard<'a> {
         if allowed { Ok(()) } else { Err(denied()) }
     }
 
+    /// Refuses what a policy or the caller's session takes away. For what comes with something that is allowed.
+    pub fn check_open(&self, action: Action, key: &str, context: &Context) -> Result<()> {
+        let denies = self.verdict(action, Some(key), context) == Verdict::Deny;
+        if denies || !self.within_session(action, Some(key), context) { Err(denied()) } else { Ok(()) }
+    }
+
     /// Whether what passed the check did so by a list of rights alone.
     pub fn needs_acl(&self, action: Action, key: Option<&str>, context: &Context) -> bool {
         let caller = self.caller.principal.as_ref();

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::blob::{damaged, last_number};
 use super::core::Core;
+use super::depot::GatewayState;
 use super::hand::Hand;
 use super::layers::State;
 use super::put::BlobWriter;
@@ -224,6 +225,11 @@ impl Engine {
             true
         })?;
         Ok(found)
+    }
+
+    /// `None` where all bytes lie here.
+    pub fn gateway(&self) -> Option<GatewayState> {
+        self.inner.core.depot.as_ref().map(|depot| depot.state())
     }
 
     pub fn stats(&self) -> Result<Stats, EngineError> {

@@ -13,6 +13,12 @@ use super::seal::Cipher;
 /// Bytes of a checksum.
 const CRC: u64 = 4;
 
+/// The checksum of a chunk belongs to its blob and its place there, so that sound bytes in a wrong place are damage too.
+fn sum(id: BlobId, chunk: u64, crc: u32) -> [u8; CRC as usize] {
+    let place = id.0.rotate_left(32).wrapping_add(chunk).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (crc ^ (place >> 32) as u32).to_le_bytes()
+}
+
 /// Bytes of the checksums of a blob of `size` bytes.
 pub(super) fn crcs_length(size: u64) -> u64 {
     size.div_ceil(CHUNK as u64) * CRC
@@ -20,6 +26,7 @@ pub(super) fn crcs_length(size: u64) -> u64 {
 
 /// Brings bytes into the form, as they come.
 pub(super) struct Chunker {
+    id: BlobId,
     cipher: Option<Cipher>,
     /// A sealed blob's chunk that is not full, or may be the last.
     plain: Vec<u8>,
@@ -30,8 +37,9 @@ pub(super) struct Chunker {
 }
 
 impl Chunker {
-    pub fn new(cipher: Option<Cipher>) -> Self {
+    pub fn new(id: BlobId, cipher: Option<Cipher>) -> Self {
         Self {
+            id,
             cipher,
             plain: Vec::new(),
             chunk: 0,
@@ -69,7 +77,7 @@ impl Chunker {
         while !bytes.is_empty() {
             let take = bytes.len().min(CHUNK - self.digested);
             if self.digested == 0 && take == CHUNK {
-                self.crcs.extend_from_slice(&crc32c(&bytes[..take]).to_le_bytes());
+                self.note(crc32c(&bytes[..take]));
             } else {
                 self.digest.update(&bytes[..take]);
                 self.digested += take;
@@ -83,8 +91,13 @@ impl Chunker {
 
     fn end_chunk(&mut self) {
         let crc = self.digest.finalize_reset() as u32;
-        self.crcs.extend_from_slice(&crc.to_le_bytes());
+        self.note(crc);
         self.digested = 0;
+    }
+
+    fn note(&mut self, crc: u32) {
+        self.crcs.extend_from_slice(&sum(self.id, self.chunk, crc));
+        self.chunk += 1;
     }
 
     /// Seals the chunks that are full and not the last.
@@ -104,8 +117,7 @@ impl Chunker {
             Some(cipher) => cipher.seal(self.chunk, last, &self.plain),
             None => Vec::new(),
         };
-        self.crcs.extend_from_slice(&crc32c(&sealed).to_le_bytes());
-        self.chunk += 1;
+        self.note(crc32c(&sealed));
         self.plain.clear();
         sealed.into()
     }
@@ -150,14 +162,13 @@ impl Layout {
         start + chunks.start * CRC..start + chunks.end * CRC
     }
 
-    /// Compares whole chunks with their checksums.
-    pub fn check(&self, bytes: &[u8], crcs: &[u8]) -> Result<(), EngineError> {
+    /// Compares whole chunks, from the `first` on, with their checksums.
+    pub fn check(&self, first: u64, bytes: &[u8], crcs: &[u8]) -> Result<(), EngineError> {
         let step = usize::try_from(self.step()).expect("a chunk is small");
         let sound = bytes.len().div_ceil(step) * CRC as usize == crcs.len()
-            && bytes
-                .chunks(step)
-                .zip(crcs.chunks_exact(4))
-                .all(|(piece, crc)| crc32c(piece).to_le_bytes() == *crc);
+            && (first..)
+                .zip(bytes.chunks(step).zip(crcs.chunks_exact(4)))
+                .all(|(chunk, (piece, crc))| sum(self.id, chunk, crc32c(piece)) == *crc);
         if sound { Ok(()) } else { Err(EngineError::Damaged(self.id)) }
     }
 

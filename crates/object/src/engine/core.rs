@@ -1,7 +1,6 @@
 //! What the parts of the engine share.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +16,7 @@ use super::file::Files;
 use super::index::Index;
 use super::journal::Segments;
 use super::layers::State;
+use super::open::Lock;
 use super::scrub::Scrubber;
 
 /// How often the writer asks for the room on the disk.
@@ -44,7 +44,7 @@ pub(super) struct Core {
     /// Blobs that a reader found damaged.
     pub suspects: Mutex<BTreeSet<BlobId>>,
     /// Held as long as the engine is open.
-    pub _lock: File,
+    pub _lock: Lock,
 }
 
 impl Core {

@@ -235,7 +235,7 @@ impl Source {
         if !self.fill(bytes.as_mut(), place.start, wait)? || !self.fill(sums, crcs.start, wait)? {
             return Ok(None);
         }
-        self.layout.check(bytes.as_ref(), sums)?;
+        self.layout.check(chunks.start, bytes.as_ref(), sums)?;
         Ok(Some(bytes))
     }
 

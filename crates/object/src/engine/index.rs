@@ -18,7 +18,7 @@ const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
 const FILE: &str = "index";
 /// The layout of everything on disk.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 /// Pages that redb keeps in memory.
 const CACHE: usize = 12 << 20;
 

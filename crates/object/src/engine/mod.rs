@@ -68,6 +68,7 @@ mod writer;
 
 pub use api::*;
 pub use blob::Alive;
+pub use depot::GatewayState;
 pub use put::{BlobWriter, Written};
 pub use scrub::{Scrub, ScrubState};
 pub use stats::Stats;

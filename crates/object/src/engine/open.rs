@@ -8,6 +8,7 @@ use std::sync::mpsc as orders;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::{self, JoinHandle};
 
+use rustix::fs::{FlockOperation, flock};
 use tokio::sync::mpsc;
 
 use super::api::{EngineConfig, EngineError};
@@ -122,10 +123,20 @@ fn start(core: Arc<Core>, journal: Journal, mark: &Mark) -> Result<Parts, Engine
     Ok(Parts { core, jobs, threads })
 }
 
-fn lock(data: &Path) -> Result<File, EngineError> {
+/// The data is ours until this is dropped.
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing the file would not do: a process that is being started at this moment has a copy of it.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn lock(data: &Path) -> Result<Lock, EngineError> {
     let file = File::options().write(true).create(true).truncate(false).open(data.join("lock"))?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Lock(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(EngineError::InUse(data.to_owned())),
         Err(error) => Err(std::io::Error::from(error).into()),
     }

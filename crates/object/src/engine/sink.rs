@@ -58,7 +58,7 @@ impl Sink {
         let file = Arc::new(core.files.create(guard.id())?);
         let mut reserved = 0;
         let way = match depot {
-            Some(depot) => Way::Leave(Carrier::new(depot, guard.id(), file.clone())),
+            Some(depot) => Way::Leave(Carrier::new(depot, guard.id(), file.clone())?),
             None => {
                 if let Some(size) = hint {
                     reserved = stored(size, cipher.is_some()) + crcs_length(size);
@@ -67,7 +67,8 @@ impl Sink {
                 Way::Stay { sync: None, synced: 0 }
             }
         };
-        Ok(Self { guard, file, chunker: Chunker::new(cipher), offset: 0, reserved, way })
+        let chunker = Chunker::new(guard.id(), cipher);
+        Ok(Self { guard, file, chunker, offset: 0, reserved, way })
     }
 
     pub fn write(&mut self, parts: Vec<Bytes>) -> Result<(), EngineError> {
@@ -106,7 +107,7 @@ impl Sink {
 
     /// Makes it durable where it is to stay.
     pub fn finish(mut self, core: &Core) -> Result<Guard, EngineError> {
-        let chunker = std::mem::replace(&mut self.chunker, Chunker::new(None));
+        let chunker = std::mem::replace(&mut self.chunker, Chunker::new(self.guard.id(), None));
         self.put(&chunker.end())?;
         match self.way {
             Way::Leave(carrier) => Ok(Guard::Remote(carrier.finish(self.offset)?)),

@@ -64,6 +64,12 @@ async fn upload(service: &Service, gate: &Gate, bucket: &str, req: Request<Body>
         .ok_or_else(|| Fault::new(S3ErrorCode::MalformedPOSTRequest, "The POST request has no boundary."))?;
     let (head, body) = req.into_parts();
     let mut form = Form::read(body, &boundary).await?;
+    // A policy would look at one of them and the upload use another.
+    let mut names: Vec<&str> = form.fields.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(argument(format!("POST requires exactly one field '{}'.", model::shown(twice[0]))).into());
+    }
     let key = form.field("key").ok_or_else(|| {
         argument("Bucket POST must contain a field named 'key'. If it is specified, please check the order of the fields.")
     })?;

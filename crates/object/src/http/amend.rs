@@ -3,16 +3,18 @@
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use s3s::{Body, HttpError, HttpResponse, S3Error, S3ErrorCode};
+
+use crate::fault::{Fault, Result};
 
 /// The most bytes of an answer that is changed.
 const CHANGED_MAX: usize = 1 << 20;
 /// The most bytes of an error that is completed.
 const ERROR_MAX: u64 = 64 << 10;
-/// The most bytes of a body that is measured; a larger one must say its length.
-const MEASURED_MAX: usize = 1 << 20;
+/// The most bytes of a body that is measured; a larger one must say its length. It is held before anyone knows who sends it.
+const MEASURED_MAX: usize = 64 << 10;
 
 /// Put into the extensions of an answer whose ETag goes without quotes.
 #[derive(Debug, Clone, Copy)]
@@ -37,20 +39,26 @@ pub fn read_latin(headers: &mut HeaderMap) {
     }
 }
 
-/// A small body that comes without its length is measured; the library takes none that is not.
-pub async fn measure(req: Request<Body>) -> Request<Body> {
+/// A small body that comes without its length is measured; the library takes none that is not. One that is too long
+/// or breaks off is refused: it must never be taken for an empty one.
+pub async fn measure(req: Request<Body>) -> Result<Request<Body>> {
     let headers = req.headers();
     let chunked = headers.get(TRANSFER_ENCODING).is_some_and(|value| value == "chunked");
     if !chunked || headers.contains_key(CONTENT_LENGTH) {
-        return req;
+        return Ok(req);
     }
     let (mut head, body) = req.into_parts();
-    let Ok(bytes) = Limited::new(body, MEASURED_MAX).collect().await else {
-        return Request::from_parts(head, Body::empty());
-    };
+    let bytes = Limited::new(body, MEASURED_MAX).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            let message = "You must provide the Content-Length HTTP header.";
+            Fault::new(S3ErrorCode::MissingContentLength, message)
+        } else {
+            Fault::new(S3ErrorCode::IncompleteBody, "The body of the request cannot be read.")
+        }
+    })?;
     let bytes = bytes.to_bytes();
     head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-    Request::from_parts(head, Body::from(bytes))
+    Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
 /// A range that cannot be read is as good as none.
@@ -227,6 +235,27 @@ mod tests {
             drop_odd_range(&mut headers);
             assert_eq!(headers.contains_key(http::header::RANGE), stays, "{range}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_body_without_a_length_is_never_taken_for_an_empty_one() {
+        type Frames = Vec<Result<Bytes, std::io::Error>>;
+        let measured = async |frames: Frames| {
+            let frames =
+                futures::stream::iter(frames.into_iter().map(|frame| frame.map(hyper::body::Frame::data)));
+            let body = Body::http_body(http_body_util::StreamBody::new(frames));
+            let req = Request::builder().header(TRANSFER_ENCODING, "chunked").body(body).unwrap();
+            match measure(req).await {
+                Ok(req) => req.headers()[CONTENT_LENGTH].to_str().unwrap().to_owned(),
+                Err(Fault::S3(code, _)) => code.as_str().to_owned(),
+                Err(other) => panic!("{other}"),
+            }
+        };
+        let piece = || Ok(Bytes::from(vec![1; MEASURED_MAX / 2]));
+        assert_eq!(measured(vec![]).await, "0");
+        assert_eq!(measured(vec![piece(), piece()]).await, MEASURED_MAX.to_string());
+        assert_eq!(measured(vec![piece(), piece(), piece()]).await, "MissingContentLength");
+        assert_eq!(measured(vec![piece(), Err(std::io::Error::other("cut"))]).await, "IncompleteBody");
     }
 
     #[tokio::test]

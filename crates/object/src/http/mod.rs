@@ -11,6 +11,7 @@ mod website;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
@@ -167,14 +168,25 @@ async fn requests<T>(
     let head = HEADER_WAIT.min(edge.service.config.silence_max);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(CONNECTION_BUFFER);
     builder.http2().timer(TokioTimer::new());
+    let spoke = Arc::new(AtomicBool::new(false));
+    let speaks = spoke.clone();
     let serve = service_fn(move |req| {
+        speaks.store(true, Ordering::Relaxed);
         let edge = edge.clone();
         async move { edge.handle(req, peer, tls).await }
     });
+    // The library's own limits begin when it knows which protocol is spoken.
+    let mute = async {
+        tokio::time::sleep(head).await;
+        if spoke.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
     let connection = builder.serve_connection(TokioIo::new(stream), serve);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = mute => return tracing::debug!("a connection said nothing"),
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -187,6 +199,12 @@ async fn requests<T>(
 
 fn refused(fault: Fault) -> Result<HttpResponse, HttpError> {
     S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+}
+
+/// What is left of the body is not read.
+fn close(mut response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+    Ok(response)
 }
 
 fn length_of<B>(req: &Request<B>) -> Option<u64> {
@@ -223,8 +241,7 @@ impl Edge {
         let empty = length_of(&req) == Some(0);
         let mut response = self.answer(req).await?;
         if silence.fell() {
-            response = refused(silent())?;
-            response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+            response = close(refused(silent())?)?;
         }
         let seen = line.trace.seen();
         let details = Details {
@@ -293,7 +310,11 @@ impl Edge {
         }
         let of_tokens = Sts::asked(req.method(), req.uri(), req.headers());
         let too_long = length_of(&req).is_some_and(|length| length > XML_MAX as u64);
-        let response = self.s3.call(amend::measure(req).await).await?;
+        let req = match amend::measure(req).await {
+            Ok(req) => req,
+            Err(fault) => return close(refused(fault)?),
+        };
+        let response = self.s3.call(req).await?;
         let response = amend::blame_client(response, too_long).await?;
         if of_tokens { Ok(Sts::in_its_form(response).await) } else { amend::plain_etag(response).await }
     }

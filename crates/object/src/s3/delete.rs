@@ -121,6 +121,10 @@ impl From<ObjectIdentifier> for Order {
 impl Order {
     /// Each key is the caller's to delete, or not.
     fn authorize(&self, guard: &Guard<'_>, context: &Context, bypass: bool) -> Result<()> {
+        if self.version_id.as_deref() == Some("") {
+            let message = "Version id cannot be the empty string";
+            return Err(Fault::new(S3ErrorCode::InvalidArgument, message));
+        }
         let (key, id) = (Some(self.key.as_str()), self.version_id.as_deref());
         let action = if id.is_some() { Action::DeleteObjectVersion } else { Action::DeleteObject };
         guard.check(action, key, id, context)?;
@@ -138,7 +142,7 @@ impl Order {
         by: Option<&Account>,
         bypass: bool,
     ) -> Result<Deleted> {
-        let id = self.version_id.as_deref().filter(|id| !id.is_empty());
+        let id = self.version_id.as_deref();
         if self.is_conditional() {
             match version::lookup(tx, bucket.id, &self.key, id)? {
                 // What is not there is deleted already, and no marker is made for it.

@@ -201,7 +201,7 @@ pub async fn get_object(service: &Service, req: Req<GetObjectInput>) -> Answer<G
     let mut output = found.output(asked.checksums);
     if length > 0 {
         let stream = read::bytes(&service.engine, &found.version, range, found.key.as_ref()).await?;
-        output.body = Some(read::body(stream, length));
+        output.body = Some(read::body(read::begun(stream).await?, length));
     }
     let mut response = S3Response::new(output);
     response.headers = raw_metadata(&found.version);

@@ -183,7 +183,7 @@ pub async fn put_bucket_notification_configuration(
     req: Req<PutBucketNotificationConfigurationInput>,
 ) -> Answer<PutBucketNotificationConfigurationOutput> {
     let mut ask = req.input.notification_configuration;
-    check_notification(&mut ask)?;
+    check_notification(&mut ask, service.config.listen.ip())?;
     set(service, req.input.bucket, |settings| settings.notification = Some(ask)).await?;
     Ok(S3Response::new(PutBucketNotificationConfigurationOutput {}))
 }

@@ -145,3 +145,28 @@ async fn flipped_bits_are_found_by_readers_and_by_the_scrubber() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 }
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test]
+async fn sound_bytes_in_the_wrong_place_are_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(config(folder.path()));
+    let size = 300_000;
+    let ids = [
+        put(&engine, "one", &content(1, size)).await.unwrap(),
+        put(&engine, "two", &content(2, size)).await.unwrap(),
+    ];
+    let [one, two] = files(&folder.path().join("blobs")).try_into().unwrap();
+    let aside = folder.path().join("aside");
+    for (from, to) in [(&one, &aside), (&two, &one), (&aside, &two)] {
+        fs::rename(from, to).unwrap();
+    }
+    for id in ids {
+        assert!(matches!(fetch(&engine, id, 0..10, None).await, Err(EngineError::Damaged(_))));
+    }
+    assert_eq!(engine.scrub(None, |_| ()).await.unwrap().damaged.len(), 2);
+}

@@ -40,11 +40,18 @@ async fn what_is_away_is_an_error_and_comes_back() {
     put(&engine, "small", &content(3, 1000)).await.unwrap();
     engine.close().await;
     drop(engine);
-    let said = crate::remote::refusal(config(folder.path(), impatient)).await;
-    assert!(said.contains("cannot be listed"), "{said}");
+    // It opens without the remote, and nothing is put there before it answered.
+    let engine = open(config(folder.path(), impatient)).await;
+    let trouble = || engine.gateway().unwrap().trouble;
+    assert!(trouble().unwrap().contains("cannot be listed"), "{:?}", trouble());
+    assert!(get(&engine, "small", 1000).await.unwrap().unwrap() == content(3, 1000));
+    assert!(matches!(put(&engine, "lost", &large).await, Err(EngineError::Away(_))));
+    put(&engine, "also small", &content(5, 1000)).await.unwrap();
 
     proxy.set(Way::Open);
-    let engine = open(config(folder.path(), gateway(&proxy.endpoint))).await;
+    until(async || put(&engine, "back", &content(6, 100_000)).await.is_ok()).await;
+    assert_eq!(trouble(), None);
+    delete(&engine, "back").await.unwrap();
     assert!(get(&engine, "large", 12 << 20).await.unwrap().unwrap() == large);
     assert!(get(&engine, "small", 1000).await.unwrap().unwrap() == content(3, 1000));
     assert!(get(&engine, "lost", 1).await.unwrap().is_none());

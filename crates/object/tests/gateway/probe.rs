@@ -61,6 +61,26 @@ async fn a_bucket_that_may_only_be_read_is_refused() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_keeps_versions_is_refused_at_first() {
+    let remote = Remote::ours().await;
+    let folder = tempfile::tempdir().unwrap();
+    let versions = async |status: &str| {
+        let ask = object::client::Ask::new(http::Method::PUT, BUCKET, "").query("versioning", "");
+        let body = format!("<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>");
+        remote.client.ask(ask.body(body)).await.unwrap();
+    };
+    versions("Enabled").await;
+    let said = refusal(config(folder.path(), remote.gateway())).await;
+    assert!(said.contains("keeps versions"), "{said}");
+    versions("Suspended").await;
+    drop(open(config(folder.path(), remote.gateway())).await);
+    // What lies there must stay within reach.
+    versions("Enabled").await;
+    drop(open(config(folder.path(), remote.gateway())).await);
+    remote.stop().await;
+}
+
+#[tokio::test]
 async fn a_prefix_has_one_owner() {
     let remote = Remote::ours().await;
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -46,7 +46,7 @@ impl Identity for Nobody {
 
 pub struct Bed {
     store: Store,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Bed {
@@ -58,7 +58,7 @@ impl Bed {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::new(folder.path().to_owned(), "127.0.0.1:0".parse().unwrap());
         let store = Store::start(config, Arc::new(Nobody { quota })).await.unwrap();
-        let bed = Self { store, _folder: folder };
+        let bed = Self { store, folder };
         let input = CreateBucketInput { bucket: BUCKET.into(), ..CreateBucketInput::default() };
         bed.service().create_bucket(request(Method::PUT, input, &[])).await.unwrap();
         bed
@@ -66,6 +66,10 @@ impl Bed {
 
     pub fn service(&self) -> &Service {
         self.store.service()
+    }
+
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     pub async fn stop(self) {

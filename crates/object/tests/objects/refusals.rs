@@ -103,3 +103,32 @@ async fn a_customer_key_must_be_shown_again() {
     assert_eq!(bed.get(with(1)).await.unwrap().1, b"secret");
     bed.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_at_the_beginning_is_an_error_and_not_a_broken_answer() {
+    let bed = Bed::new().await;
+    bed.put("key", &vec![1; 3 << 20], &[]).await.unwrap();
+    let blobs = bed.folder().to_owned();
+    let mut folders = vec![blobs];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if std::fs::metadata(&path).unwrap().len() > 3 << 20
+                && path.to_string_lossy().contains("/blobs/")
+            {
+                let mut bytes = std::fs::read(&path).unwrap();
+                bytes[77] ^= 1;
+                std::fs::write(&path, bytes).unwrap();
+            }
+        }
+    }
+    let input = GetObjectInput { key: "key".into(), ..GetObjectInput::default() };
+    let error = bed.get(input).await.err().unwrap();
+    assert_eq!(
+        (error.code().as_str(), error.message()),
+        ("InternalError", Some("The bytes of this object are damaged."))
+    );
+    bed.stop().await;
+}

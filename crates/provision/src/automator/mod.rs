@@ -3,10 +3,19 @@
 //! An automator makes a machine ready for itself once ([`Automator::bootstrap`],
 //! which may run again), and then does what a service asks of it for one verb.
 
+mod ansible;
+mod chef;
+mod docker;
+mod place;
+mod puppet;
 mod shell;
 
 use futures::future::BoxFuture;
 
+pub use ansible::Ansible;
+pub use chef::Chef;
+pub use docker::Docker;
+pub use puppet::Puppet;
 pub use shell::Shell;
 
 use crate::machine::Machine;

@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 
 use super::{Provider, Setting, confirm};
 use crate::machine::Machine;
-use crate::ssh::{Auth, Command, HostKey, Identity, Pin, SshError, Target, quote};
+use crate::ssh::{Auth, Command, Exit, HostKey, Identity, Pin, Session, SshError, Target, quote};
 use crate::task::{Fault, Report, Task, Verb};
 
 /// Says whose the machine is.
 const CLAIM: &str = "/var/lib/banyan/machine";
+/// The result that names machines which may be the node's as well.
+const UNCLEAR: &str = "hosts_unclear";
 const AUTHORIZED: &str = ".ssh/authorized_keys";
 const ACT_MAX: Duration = Duration::from_secs(30);
 const CONFIRM_MAX: Duration = Duration::from_secs(120);
@@ -118,13 +120,19 @@ async fn create(setting: &Setting<'_>) -> Result<Report, Fault> {
     let start =
         task.node_id.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte as usize));
     let mut troubles = Vec::new();
+    // Of these it is not known whether they are the node's; they are given back with it.
+    let mut unclear = Vec::new();
     let mut taken = 0;
     for place in 0..hosts.len() {
         let host = &hosts[(start + place) % hosts.len()];
         match claim(setting, host, &key).await {
-            Ok(true) => return Ok(made(task, host)),
-            Ok(false) => taken += 1,
-            Err(trouble) => troubles.push(trouble),
+            Ok(Tried::Mine) => return Ok(made(task, host, &unclear)),
+            Ok(Tried::Taken) => taken += 1,
+            Ok(Tried::Missed(trouble)) => troubles.push(trouble),
+            Err(trouble) => {
+                unclear.push(host.id());
+                troubles.push(trouble);
+            }
         }
     }
     let count = hosts.len();
@@ -139,7 +147,7 @@ async fn create(setting: &Setting<'_>) -> Result<Report, Fault> {
     }
 }
 
-fn made(task: &Task, host: &Host) -> Report {
+fn made(task: &Task, host: &Host, unclear: &[String]) -> Report {
     let mut report = Report { hostname: Some(task.hostname().to_owned()), ..Report::default() };
     report.ipaddresses = ["access_v4", "bind_v4"].map(|kind| (kind.to_owned(), host.host.clone())).into();
     let values: [(&str, Value); 3] = [
@@ -148,35 +156,68 @@ fn made(task: &Task, host: &Host) -> Report {
         ("ssh-port", json!(host.port)),
     ];
     report.result.extend(values.map(|(name, value)| (name.to_owned(), value)));
+    if !unclear.is_empty() {
+        report.result.insert(UNCLEAR.to_owned(), json!(unclear));
+    }
     if let Some(key) = &host.key {
         report.result.insert("ssh_host_keys".to_owned(), json!({"pool": key}));
     }
     report
 }
 
-/// Takes the machine for the node, unless it is another's. Also lets the cluster's key in.
-async fn claim(setting: &Setting<'_>, host: &Host, key: &Identity) -> Result<bool, Fault> {
-    let owner = quote(&format!("{}/{}", setting.task.cluster_id, setting.task.node_id));
+/// What came of one machine.
+enum Tried {
+    Mine,
+    Taken,
+    /// It cannot be used, and is nobody's by us.
+    Missed(Fault),
+}
+
+/// The node, as the file on its machine says it.
+fn owner(task: &Task) -> String {
+    quote(&format!("{}/{}", task.cluster_id, task.node_id))
+}
+
+/// Takes the machine for the node, unless it is another's. Also lets the cluster's key in. It is an error
+/// if it is not known whether the machine was taken.
+async fn claim(setting: &Setting<'_>, host: &Host, key: &Identity) -> Result<Tried, Fault> {
+    let owner = owner(setting.task);
     let line = format!(
         "mkdir -p \"$(dirname {CLAIM})\" && {{ (set -C; echo {owner} > {CLAIM}) 2>/dev/null || [ \"$(cat {CLAIM})\" = {owner} ]; }} || exit 9"
     );
-    let session = setting.pool.session(&target(setting.task, host)?).await.map_err(denied)?;
+    let session = match setting.pool.session(&target(setting.task, host)?).await {
+        Ok(session) => session,
+        Err(error) => return Ok(Tried::Missed(denied(error))),
+    };
     let output = session.run(Command::new(as_root(host, &line)).limit(ACT_MAX)).await?;
     match output.exit {
-        crate::ssh::Exit::Code(0) => {}
-        crate::ssh::Exit::Code(9) => return Ok(false),
-        _ => return Err(Fault::failed(format!("{} cannot be taken: {}", host.host, output.reason()))),
+        Exit::Code(0) => {}
+        Exit::Code(9) => return Ok(Tried::Taken),
+        _ => {
+            let why = Fault::failed(format!("{} cannot be taken: {}", host.host, output.reason()));
+            return give_back(setting.task, host, &session).await.map(|_| Tried::Missed(why));
+        }
     }
     let public = quote(&key.public_text());
     let line = format!(
         "umask 077 && mkdir -p .ssh && touch {AUTHORIZED} && {{ grep -qxF {public} {AUTHORIZED} || echo {public} >> {AUTHORIZED}; }}"
     );
     let output = session.run(Command::new(line).limit(ACT_MAX)).await?;
-    match output.is_good() {
-        true => Ok(true),
-        false => {
-            Err(Fault::failed(format!("{} does not take the cluster's key: {}", host.host, output.reason())))
-        }
+    if output.is_good() {
+        return Ok(Tried::Mine);
+    }
+    let why = Fault::failed(format!("{} does not take the cluster's key: {}", host.host, output.reason()));
+    give_back(setting.task, host, &session).await.map(|_| Tried::Missed(why))
+}
+
+/// Takes the node's name off a machine. Returns whether it was there.
+async fn give_back(task: &Task, host: &Host, session: &Session) -> Result<bool, Fault> {
+    let line = format!("[ -f {CLAIM} ] && [ \"$(cat {CLAIM})\" = {} ] || exit 9; rm -f {CLAIM}", owner(task));
+    let output = session.run(Command::new(as_root(host, &line)).limit(ACT_MAX)).await?;
+    match output.exit {
+        Exit::Code(0) => Ok(true),
+        Exit::Code(9) => Ok(false),
+        _ => Err(Fault::failed(format!("{} could not be given back: {}", host.host, output.reason()))),
     }
 }
 
@@ -195,16 +236,27 @@ fn denied(error: SshError) -> Fault {
 async fn delete(setting: &Setting<'_>) -> Result<Report, Fault> {
     let task = setting.task;
     let hosts = pool(task)?;
-    let known = task.provider_id().map(|id| hosts.iter().filter(|host| host.id() == id).collect::<Vec<_>>());
-    let hosts = known.filter(|known| !known.is_empty()).unwrap_or_else(|| hosts.iter().collect());
-    let owner = quote(&format!("{}/{}", task.cluster_id, task.node_id));
+    let unclear = task.config.get(UNCLEAR).and_then(Value::as_array);
+    let named: Vec<&str> = task
+        .provider_id()
+        .into_iter()
+        .chain(unclear.into_iter().flatten().filter_map(Value::as_str))
+        .collect();
+    let is_there = |id: &str| hosts.iter().any(|host| host.id() == id);
+    let is_known = task.provider_id().is_some_and(is_there);
+    let hosts: Vec<&Host> =
+        hosts.iter().filter(|host| !is_known || named.contains(&host.id().as_str())).collect();
+    let owner = owner(task);
     let key = task.cluster_key().map(|key| quote(&key.public_text())).unwrap_or_default();
-    let certain = hosts.len() == 1;
+    let (mut is_found, mut unheard) = (false, None);
     for host in hosts {
         let session = match setting.pool.session(&target(task, host)?).await {
             Ok(session) => session,
-            Err(error) if certain => return Err(denied(error)),
-            Err(_) => continue,
+            Err(error) if is_known => return Err(denied(error)),
+            Err(error) => {
+                unheard = unheard.or(Some(error));
+                continue;
+            }
         };
         let mine = format!("[ \"$(cat {CLAIM} 2>/dev/null)\" = {owner} ]");
         // The key goes first: the file says that there is still something to do.
@@ -219,13 +271,16 @@ async fn delete(setting: &Setting<'_>) -> Result<Report, Fault> {
                 return Err(Fault::failed(format!("{} still lets the cluster's key in: {why}", host.host)));
             }
         }
-        let line = format!("{mine} || exit 0; rm -f {CLAIM}");
-        let output = session.run(Command::new(as_root(host, &line)).limit(ACT_MAX)).await?;
-        if !output.is_good() {
-            return Err(Fault::failed(format!("{} could not be given back: {}", host.host, output.reason())));
-        }
+        is_found |= give_back(task, host, &session).await?;
     }
-    Ok(Report::default())
+    match unheard {
+        // It may be one of those that were not heard.
+        Some(error) if !is_found => Err(Fault {
+            is_passing: true,
+            ..Fault::failed(format!("not all machines could be asked whether they are the node's: {error}"))
+        }),
+        _ => Ok(Report::default()),
+    }
 }
 
 #[cfg(test)]

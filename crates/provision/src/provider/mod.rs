@@ -4,13 +4,21 @@
 //! finds what it made), waits until it can be used ([`Verb::Confirm`]) and deletes
 //! it ([`Verb::Delete`], also when it is gone already).
 
+mod banyan;
+mod cloud_init;
 mod confirm;
+mod ec2;
 mod hosts;
+mod openstack;
+mod sign;
 
 use futures::future::BoxFuture;
 
+pub use banyan::Banyan;
 pub use confirm::confirm;
+pub use ec2::Ec2;
 pub use hosts::Hosts;
+pub use openstack::OpenStack;
 
 use crate::resource::Resources;
 use crate::ssh::Pool;

@@ -16,6 +16,8 @@ pub enum SshError {
     Late { what: String, limit: Duration },
     #[error("the connection to {address} broke: {reason}")]
     Broken { address: String, reason: String },
+    #[error("it was stopped")]
+    Stopped,
     #[error("{0}")]
     Key(String),
     #[error("{path} could not be written on {address}: {reason}")]
@@ -25,7 +27,7 @@ pub enum SshError {
 impl SshError {
     /// Whether the same may go well in a moment. A machine that refuses us stays a machine that refuses us.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Late { .. } | Self::Broken { .. })
+        matches!(self, Self::Unreachable { .. } | Self::Late { .. } | Self::Broken { .. } | Self::Stopped)
     }
 }
 

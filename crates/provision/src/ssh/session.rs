@@ -10,13 +10,17 @@ use russh::client::{self, Handle};
 use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate};
 use russh::{Channel, ChannelMsg, Disconnect};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::error::SshError;
 use super::key::{HostKey, Identity};
 use super::output::{Exit, Kept, Output};
 
+/// How long the output of a command that ended may be silent, and go on at most, until it is closed.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_MAX: Duration = Duration::from_secs(10);
 /// A connection that is not made by then is not made.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const AUTH_MAX: Duration = Duration::from_secs(20);
@@ -24,6 +28,9 @@ const AUTH_MAX: Duration = Duration::from_secs(20);
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Commands at once in one session; a usual sshd allows ten.
 const CHANNELS_MAX: usize = 8;
+/// How often a channel that is refused is asked for again.
+const OPEN_TRIES: u32 = 20;
+const OPEN_PAUSE: Duration = Duration::from_millis(50);
 /// How long a command that was told to end may take for it.
 const END_MAX: Duration = Duration::from_secs(2);
 /// Bytes of a file per message.
@@ -192,19 +199,46 @@ impl Session {
 
     /// Runs a command to its end.
     pub async fn run(&self, command: Command) -> Result<Output, SshError> {
+        self.run_until(command, &CancellationToken::new()).await
+    }
+
+    /// Runs a command to its end, or ends it when it is stopped.
+    pub async fn run_until(&self, command: Command, stop: &CancellationToken) -> Result<Output, SshError> {
+        if stop.is_cancelled() {
+            return Err(SshError::Stopped);
+        }
         let _place = self.channels.acquire().await;
-        let opening = timeout(CONNECT_MAX, self.handle.channel_open_session());
         let late = |what: &str, limit| SshError::Late { what: what.to_owned(), limit };
+        let opening = timeout(CONNECT_MAX, self.open());
         let channel = opening.await.map_err(|_| late("opening a channel", CONNECT_MAX))?;
         let mut channel = channel.map_err(|error| self.broken(plain(&error)))?;
         let pid = AtomicU32::new(0);
-        match timeout(command.limit, self.drive(&mut channel, &command, &pid)).await {
+        let ended = tokio::select! {
+            done = timeout(command.limit, self.drive(&mut channel, &command, &pid)) => done,
+            () = stop.cancelled() => Ok(Err(SshError::Stopped)),
+        };
+        match ended {
+            Ok(Err(SshError::Stopped)) => {
+                let _ = timeout(END_MAX, self.end(channel, pid.into_inner())).await;
+                Err(SshError::Stopped)
+            }
             Ok(done) => done,
             Err(_) => {
                 let _ = timeout(END_MAX, self.end(channel, pid.into_inner())).await;
                 Err(late("the command", command.limit))
             }
         }
+    }
+
+    /// sshd still counts channels that ended a moment ago, and refuses one too many.
+    async fn open(&self) -> Result<Channel<client::Msg>, russh::Error> {
+        for _ in 0..OPEN_TRIES {
+            match self.handle.channel_open_session().await {
+                Err(russh::Error::ChannelOpenFailure(_)) => tokio::time::sleep(OPEN_PAUSE).await,
+                opened => return opened,
+            }
+        }
+        self.handle.channel_open_session().await
     }
 
     /// Ends what runs there, which would not notice that we went. A signal through the channel does not reach
@@ -234,8 +268,14 @@ impl Session {
         let mut feeding = Some(Box::pin(feed(writer, command.stdin.clone())));
         let (mut stdout, mut stderr) = (Kept::new(command.keep), Kept::new(command.keep));
         let mut exit = None;
+        let (mut silent_at, mut late_at) = (Instant::now(), Instant::now());
         loop {
             let message = tokio::select! {
+                // A daemon that it started may hold its output for ever.
+                () = tokio::time::sleep_until(silent_at.min(late_at)), if exit.is_some() => {
+                    let _ = channel.close().await;
+                    break;
+                }
                 () = async { if let Some(feeding) = &mut feeding { feeding.await } }, if feeding.is_some() => {
                     feeding = None;
                     let _ = channel.eof().await;
@@ -243,6 +283,10 @@ impl Session {
                 }
                 message = channel.wait() => message,
             };
+            silent_at = Instant::now() + LINGER;
+            if exit.is_none() {
+                late_at = Instant::now() + LINGER_MAX;
+            }
             match message {
                 Some(ChannelMsg::Data { data }) => stdout.add(&data),
                 Some(ChannelMsg::ExtendedData { data, .. }) => {

@@ -1,12 +1,9 @@
-//! Whole tasks: machines of a pool, from create to delete, and programs that misbehave.
+//! Whole tasks: machines of a pool, from create to delete, and such as vanish.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use provision::carry::Carrier;
-use provision::plugin::Plugin;
 use provision::ssh::{Identity, Pool};
 use provision::task::{Fault, Report, Task};
 use serde_json::{Map, Value, json};
@@ -90,6 +87,73 @@ async fn a_machine_of_a_pool_lives_and_is_given_back() {
 }
 
 #[tokio::test]
+async fn no_machine_of_a_pool_is_taken_and_forgotten() {
+    let _alone = alone().await;
+    let sshd = Sshd::start();
+    let carrier = carrier();
+    let (mut node, mut other) = (Node::new("half", &sshd), Node::new("other", &sshd));
+    // One that cannot take the cluster's key is another's at once.
+    let ssh = sshd.folder().join("home/.ssh");
+    std::fs::write(&ssh, "").unwrap();
+    let failed = node.carry(&carrier, "CREATE").await;
+    assert!(failed.message.contains("does not take the cluster's key"), "{}", failed.message);
+    assert!(!Path::new("/var/lib/banyan/machine").exists());
+    std::fs::remove_file(&ssh).unwrap();
+    assert_eq!(node.carry(&carrier, "CREATE").await.message, "");
+    // The word of it got lost, and one of the pool does not answer.
+    node.config.remove("providerid");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for node in [&mut node, &mut other] {
+        let hosts = &mut node.config["provider"]["provisioner"]["hosts"];
+        *hosts = json!(format!("{},127.0.0.1:{port}", hosts.as_str().unwrap()));
+    }
+    let unclear = other.carry(&carrier, "DELETE").await;
+    assert!(unclear.message.contains("not all machines could be asked"), "{}", unclear.message);
+    assert!(unclear.is_passing);
+    assert!(Path::new("/var/lib/banyan/machine").exists());
+    assert_eq!(node.carry(&carrier, "DELETE").await.message, "");
+    assert!(!Path::new("/var/lib/banyan/machine").exists());
+}
+
+#[tokio::test]
+async fn what_is_stopped_ends_on_the_machine() {
+    let _alone = alone().await;
+    let sshd = Sshd::start();
+    let carrier = carrier();
+    let mut node = Node::new("stopped", &sshd);
+    for verb in ["CREATE", "CONFIRM", "BOOTSTRAP"] {
+        assert_eq!(node.carry(&carrier, verb).await.message, "", "{verb}");
+    }
+    let mark = sshd.folder().join("pid");
+    let code = format!("#!/bin/sh\necho $$ $PWD > {}\nsleep 1000\n", mark.display());
+    node.config["service"]["action"]["fields"]["code"] = json!(code);
+    let stop = tokio_util::sync::CancellationToken::new();
+    let (task, token) = (node.task("INSTALL"), stop.clone());
+    let begun = async {
+        while std::fs::read_to_string(&mark).unwrap_or_default().is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        token.cancel();
+    };
+    let (report, ()) = tokio::join!(carrier.carry_until(&task, &stop), begun);
+    assert_eq!((report.message.as_str(), report.is_passing), ("it was stopped", true));
+    let said = std::fs::read_to_string(&mark).unwrap();
+    let (pid, folder) = said.trim().split_once(' ').unwrap();
+    let runs = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    };
+    for _ in 0..500 {
+        if runs() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    assert!(!runs(), "the script still runs");
+    assert!(!Path::new(folder).exists(), "its folder is still there");
+    assert!(node.carry(&carrier, "DELETE").await.is_good());
+}
+
+#[tokio::test]
 async fn wrong_credentials_are_said_at_once() {
     let sshd = Sshd::start();
     let carrier = carrier();
@@ -102,77 +166,50 @@ async fn wrong_credentials_are_said_at_once() {
     node.config["provider"]["provisioner"]["hosts"] = json!("");
     assert!(node.carry(&carrier, "CREATE").await.message.contains("fill in its field 'hosts'"));
     node.config["provider"]["providertype"] = json!("moon");
-    assert_eq!(
-        node.carry(&carrier, "CREATE").await.message,
-        "this provisioner has no provider 'moon'; it has hosts"
-    );
-}
-
-fn program(folder: &Path, name: &str, text: &str) -> Plugin {
-    let path = folder.join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
-    Plugin::new(name, path, Duration::from_secs(3))
-}
-
-#[tokio::test]
-async fn programs_are_providers_and_their_faults_are_bounded() {
-    let folder = tempfile::tempdir().unwrap();
-    let marks = folder.path().display();
-    let programs = [
-        ("good", r#"grep -q '"verb":"create"' && echo making >&2; echo '{"status":0,"result":{"providerid":"x-1"}}'"#.to_owned()),
-        ("denied", r#"cat >/dev/null; echo '{"status":201,"message":"the password is wrong"}'"#.to_owned()),
-        ("garbage", "echo this is no JSON".to_owned()),
-        ("flood", "yes | head -c 60000000; yes x | head -c 9000000 >&2".to_owned()),
-        ("hang", format!("sleep 40 & echo $! > {marks}/child; wait")),
-        ("dies", "echo oh no >&2; exit 4".to_owned()),
-    ];
-    let mut carrier = carrier();
-    for (name, text) in &programs {
-        carrier.provider_add(Arc::new(program(folder.path(), name, text)));
-    }
-    carrier.provider_add(Arc::new(Plugin::new(
-        "absent",
-        folder.path().join("nowhere"),
-        Duration::from_secs(1),
-    )));
-    let ask = async |name: &str| {
-        let task = json!({"taskId": "t", "jobId": "j", "clusterId": "c", "taskName": "CREATE", "nodeId": "n",
-                          "config": {"provider": {"providertype": name}}});
-        carrier.carry(&serde_json::from_value(task).unwrap()).await
-    };
-    let good = ask("good").await;
-    assert_eq!(
-        (good.status, good.stderr.as_str(), &good.result["providerid"]),
-        (0, "making\n", &json!("x-1"))
-    );
-    let denied = ask("denied").await;
-    assert_eq!(
-        (denied.status, denied.message.as_str(), denied.is_passing),
-        (201, "the password is wrong", false)
-    );
-    let garbage = ask("garbage").await;
+    let unknown = node.carry(&carrier, "CREATE").await;
     assert!(
-        garbage.message.starts_with("the plugin 'garbage' did not answer as it should"),
+        unknown.message.starts_with("this provisioner has no provider 'moon'; it has banyan, "),
         "{}",
-        garbage.message
+        unknown.message
     );
-    assert_eq!(garbage.stdout, "this is no JSON\n");
-    let flood = ask("flood").await;
-    assert_eq!(flood.message, "the plugin 'flood' answered more than 4 MiB");
-    assert!(flood.stdout.len() < 4_000 && flood.stderr.len() < 80_000);
-    assert_eq!(ask("hang").await.message, "the plugin 'hang' took longer than 3 s");
-    let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
-    let is_there = || Path::new(&format!("/proc/{}/cmdline", child.trim())).exists();
-    let began = std::time::Instant::now();
-    while is_there() && began.elapsed() < Duration::from_secs(5) {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+/// Both ways of a machine to be gone: its sshd dies and says so, or it falls silent.
+#[tokio::test]
+async fn a_machine_that_vanishes_during_an_install_is_said_and_may_come_back() {
+    let _alone = alone().await;
+    let mut sshd = Sshd::start();
+    let carrier = carrier();
+    let mut node = Node::new("vanishing", &sshd);
+    for verb in ["CREATE", "CONFIRM", "BOOTSTRAP"] {
+        assert_eq!(node.carry(&carrier, verb).await.message, "", "{verb}");
     }
-    assert!(!is_there(), "what it started is ended too");
-    let dies = ask("dies").await;
-    assert_eq!(
-        (dies.message.as_str(), dies.stderr.as_str()),
-        ("the plugin 'dies' ended with code 4", "oh no\n")
-    );
-    assert!(ask("absent").await.message.starts_with("the plugin 'absent' cannot be started"));
+    for is_silent in [false, true] {
+        let mark = sshd.folder().join("begun");
+        let code = format!("#!/bin/sh\necho $$ > {}\nexec sleep 1000\n", mark.display());
+        node.config["service"]["action"]["fields"]["code"] = json!(code);
+        let began = std::time::Instant::now();
+        let vanish = async {
+            while std::fs::read_to_string(&mark).unwrap_or_default().is_empty() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            if is_silent { sshd.freeze() } else { sshd.stop() }
+        };
+        let install = node.task("INSTALL");
+        let (lost, ()) = tokio::join!(carrier.carry(&install), vanish);
+        assert!(lost.message.starts_with("the connection to 127.0.0.1:"), "{}", lost.message);
+        assert_eq!((lost.status, lost.is_passing), (Fault::FAILED, true), "{}", lost.message);
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+        let _ = std::process::Command::new("kill")
+            .args(["-9", std::fs::read_to_string(&mark).unwrap().trim()])
+            .status();
+        std::fs::remove_file(&mark).unwrap();
+        let gone = carrier.carry(&install).await;
+        assert!(gone.is_passing && !gone.is_good(), "{}", gone.message);
+        // It is back, and the same task is done.
+        sshd.revive();
+        node.config["service"]["action"]["fields"]["code"] = json!("#!/bin/sh\necho up");
+        assert_eq!(node.carry(&carrier, "INSTALL").await.message, "");
+    }
+    assert!(node.carry(&carrier, "DELETE").await.is_good());
 }

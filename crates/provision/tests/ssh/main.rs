@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod ansible;
 mod bed;
 mod carry;
+mod example;
+mod packages;
+mod plugin;
 mod sessions;
 mod shell;
+mod world;

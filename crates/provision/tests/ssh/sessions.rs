@@ -47,6 +47,17 @@ async fn output_without_end_is_bounded_and_time_is_too() {
 }
 
 #[tokio::test]
+async fn what_a_command_leaves_running_is_not_waited_for() {
+    let sshd = Sshd::start();
+    let session = Session::connect(&sshd.known()).await.unwrap();
+    // It keeps the output of the command open, as a careless daemon does.
+    let line = Command::new("sleep 20 & echo $!").limit(Duration::from_secs(12));
+    let output = session.run(line).await.unwrap();
+    assert!(output.is_good());
+    run(&session, &format!("kill {}", output.stdout.text().trim())).await;
+}
+
+#[tokio::test]
 async fn strangers_are_not_trusted_and_do_not_trust_us() {
     let mut sshd = Sshd::start();
     let first = sshd.known();

@@ -1,58 +1,17 @@
 //! Scripts on a machine.
 
-use provision::automator::{Automator, Job, Shell};
+use provision::automator::Shell;
 use provision::machine::Machine;
-use provision::resource::Resources;
-use provision::ssh::Pool;
-use provision::task::{Fault, Report, Task};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::bed::Sshd;
-
-struct World {
-    sshd: Sshd,
-    pool: Pool,
-    staged: tempfile::TempDir,
-}
-
-impl World {
-    fn new() -> Self {
-        let staged = tempfile::tempdir().unwrap();
-        std::fs::create_dir(staged.path().join("scripts")).unwrap();
-        Self { sshd: Sshd::start(), pool: Pool::new(4), staged }
-    }
-
-    fn task(&self, verb: &str, fields: Value) -> Task {
-        serde_json::from_value(json!({
-            "taskId": "c-1-7", "jobId": "c-1", "clusterId": "c-1", "taskName": verb, "nodeId": "n-1",
-            "config": {
-                "hostname": "web1-1000.local", "ipaddresses": {"access_v4": "127.0.0.1"}, "ssh-port": self.sshd.port,
-                "ssh-auth": {"user": "root", "key": self.sshd.identity.private_text().as_str()},
-                "ssh_host_keys": {"ed25519": self.sshd.host_key()},
-                "provider": {"provisioner": {"password": "secret"}},
-                "service": {"name": "web", "action": {"type": "shell", "fields": fields}},
-                "cluster": {"web": {"port": 80}}
-            }
-        }))
-        .unwrap()
-    }
-
-    async fn act(&self, verb: &str, fields: Value) -> Result<Report, Fault> {
-        let task = self.task(verb, fields);
-        let machine = Machine::of(&task, &self.pool)?;
-        let resources = Resources::new(self.staged.path().to_owned());
-        let job = Job { machine: &machine, task: &task, resources: &resources };
-        Shell.bootstrap(&job).await?;
-        Shell.act(&job, task.action().unwrap()).await
-    }
-}
+use crate::world::World;
 
 #[tokio::test]
 async fn a_script_has_its_settings_and_leaves_nothing() {
-    let world = World::new();
+    let world = World::new(Shell);
     let code = "#!/bin/sh\nset -e\necho \"$BANYAN_ACTION $BANYAN_SERVICE $BANYAN_HOSTNAME $1 $2\"\nsetting web.port; echo\n\
                 setting web.none else; echo\nif grep -q secret task.json; then echo leaked; fi\npwd\n";
-    std::fs::write(world.staged.path().join("scripts/hello.sh"), code).unwrap();
+    std::fs::write(world.staged("scripts/hello.sh"), code).unwrap();
     let report = world.act("INSTALL", json!({"script": "hello.sh", "args": "'a b' c"})).await.unwrap();
     let lines: Vec<&str> = report.stdout.lines().collect();
     assert_eq!(lines[..3], ["install web web1-1000.local a b c", "80", "else"]);
@@ -63,7 +22,7 @@ async fn a_script_has_its_settings_and_leaves_nothing() {
 
 #[tokio::test]
 async fn what_fails_says_why() {
-    let world = World::new();
+    let world = World::new(Shell);
     let failed =
         world.act("START", json!({"code": "#!/bin/sh\necho one\necho two >&2\nexit 3"})).await.unwrap_err();
     assert_eq!(failed.message, "start of 'web' failed on 127.0.0.1: it ended with code 3: two");
@@ -85,7 +44,7 @@ async fn what_fails_says_why() {
 
 #[tokio::test]
 async fn a_machine_that_was_not_confirmed_is_not_touched() {
-    let world = World::new();
+    let world = World::new(Shell);
     let mut task = world.task("INSTALL", json!({}));
     task.config.remove("ssh_host_keys");
     let refused = Machine::of(&task, &world.pool).err().unwrap();

@@ -45,7 +45,10 @@ pub const WORKLOADS: &str = "workloads";
 /// Ending what has had its time.
 pub const SWEEP: &str = "sweep";
 
-pub const ALL: &[&str] = &[TREE, WORKLOADS, SWEEP];
+/// Giving out the tasks of clusters.
+pub const CLUSTERS: &str = "clusters";
+
+pub const ALL: &[&str] = &[TREE, WORKLOADS, SWEEP, CLUSTERS];
 
 /// A server writes its record this often.
 pub const BEAT: Duration = Duration::from_secs(1);

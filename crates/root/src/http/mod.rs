@@ -7,6 +7,7 @@
 pub mod app;
 pub mod bucket;
 pub mod catalogue;
+pub mod cluster;
 pub mod extract;
 pub mod guard;
 pub mod identity;
@@ -15,9 +16,11 @@ pub mod instance;
 pub mod outer;
 pub mod place;
 pub mod reply;
+pub mod resource;
 pub mod server;
 pub mod stream;
 pub mod system;
+mod upload;
 pub mod workload;
 
 use axum::Router;

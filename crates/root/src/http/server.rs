@@ -59,10 +59,19 @@ impl Drop for Running {
     }
 }
 
+/// Takes a place for REST. Who connects there waits until it is served.
+pub async fn listen(at: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(at).await.map_err(|error| bind_error(at, error))
+}
+
 /// Listens where the configuration says.
 pub async fn serve(cloud: Shared) -> Result<Running> {
-    let listen = cloud.config.listen;
-    let listener = TcpListener::bind(listen).await.map_err(|error| bind_error(listen, error))?;
+    let listener = listen(cloud.config.listen).await?;
+    serve_on(cloud, listener)
+}
+
+/// Serves where somebody listens already.
+pub fn serve_on(cloud: Shared, listener: TcpListener) -> Result<Running> {
     let addr = listener.local_addr()?;
     let (ending, ended) = watch::channel(false);
     let router = super::router(cloud.clone(), Ending(ended.clone()));
@@ -75,13 +84,20 @@ pub async fn serve(cloud: Shared) -> Result<Running> {
             () = Ending(over).wait() => {}
         }
     });
+    let (jobs, over) = (cloud.clone(), ended.clone());
+    let dispatching = tokio::spawn(async move {
+        tokio::select! {
+            () = crate::cluster::run(jobs) => {}
+            () = Ending(over).wait() => {}
+        }
+    });
     let sweeping = tokio::spawn(async move {
         tokio::select! {
             _ = futures::future::join(crate::sweep::run(cloud.clone()), crate::heal::run(cloud)) => {}
             () = Ending(ended).wait() => {}
         }
     });
-    Ok(Running { addr, ending, tasks: vec![accepting, controlling, sweeping] })
+    Ok(Running { addr, ending, tasks: vec![accepting, controlling, dispatching, sweeping] })
 }
 
 fn bind_error(listen: SocketAddr, error: std::io::Error) -> Error {

@@ -201,7 +201,13 @@ pub async fn watch(
         "instance" => WatchKind::Instance,
         "image" => WatchKind::Image,
         "zone" => WatchKind::Zone,
-        _ => return Err(Error::invalid("kind must be instance, image or zone").at("kind").into()),
+        "workload" => WatchKind::Workload,
+        "app" => WatchKind::App,
+        "cluster" => WatchKind::Cluster,
+        _ => {
+            let why = "kind must be instance, workload, app, cluster, image or zone";
+            return Err(Error::invalid(why).at("kind").into());
+        }
     };
     // A browser that lost the connection says where it was.
     let since = match headers.get("last-event-id").and_then(|value| value.to_str().ok()) {

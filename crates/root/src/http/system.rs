@@ -21,7 +21,7 @@ pub async fn openapi_get() -> Reply {
 }
 
 pub async fn metrics_get(State(cloud): State<Shared>) -> Reply {
-    let text = cloud.metrics.render(&cloud.state, cloud.objects.get());
+    let text = cloud.metrics.render(&cloud.state, &cloud.clusters, cloud.objects.get());
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 

@@ -29,7 +29,12 @@ const KNOWN: &[(usize, &[u8], &str)] = &[
 
 /// The refusal of something that is not an image; `head` is how it begins.
 pub fn not_an_image(head: &[u8]) -> Error {
-    let found = if head.is_empty() {
+    refused(format!("{} was found", seems(head)))
+}
+
+/// What begins like this seems to be.
+pub fn seems(head: &[u8]) -> &'static str {
+    if head.is_empty() {
         "an empty file"
     } else if let Some((_, _, name)) =
         KNOWN.iter().find(|(at, magic, _)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)))
@@ -39,8 +44,7 @@ pub fn not_an_image(head: &[u8]) -> Error {
         "plain text"
     } else {
         "data of an unknown kind"
-    };
-    refused(format!("{found} was found"))
+    }
 }
 
 /// A refusal that says what was found and then what is accepted.

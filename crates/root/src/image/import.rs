@@ -1,7 +1,7 @@
 //! Uploads: spool the body, tell what it is by its content, stage the layers, commit.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 
 use model::image::LayerFormat;
 use model::{Digest, Error, ImageId, Result};
@@ -12,14 +12,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use super::archive::{Index, Kind};
 use super::blob::{CHUNK_BYTES, Staged};
 use super::manifest::{self, Config, Descriptor, DockerImage, Document, LayerRead};
-use super::tarball::{self, HEAD_BYTES};
+use super::tarball;
 use super::{ImageStore, Imported, disk, found, too_large};
 
 /// The uploaded bytes, whole and on disk.
-struct Spool {
-    file: TempPath,
-    size: u64,
-    digest: Digest,
+pub(super) struct Spool {
+    pub file: TempPath,
+    pub size: u64,
+    pub digest: Digest,
 }
 
 /// The tar of an image archive, open for reading at any place.
@@ -35,7 +35,7 @@ impl ImageStore {
         self.blocking(move |store| store.import_spooled(id, spool)).await
     }
 
-    async fn spool(&self, body: impl AsyncRead + Send, limit: u64) -> Result<Spool> {
+    pub(super) async fn spool(&self, body: impl AsyncRead + Send, limit: u64) -> Result<Spool> {
         tokio::pin!(body);
         let (file, path) = self.blobs.temp()?.into_parts();
         let mut file = tokio::fs::File::from_std(file);
@@ -80,10 +80,7 @@ impl ImageStore {
     }
 
     fn format_read(&self, path: &std::path::Path) -> Result<LayerFormat> {
-        let mut head = Vec::with_capacity(HEAD_BYTES);
-        File::open(path)
-            .and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut head))
-            .map_err(disk)?;
+        let head = tarball::head_read(path)?;
         tarball::format_of(&head).ok_or_else(|| found::not_an_image(&head))
     }
 

@@ -3,7 +3,8 @@
 //! An image comes in as an uploaded archive ([`import`](ImageStore::import)), from a registry
 //! ([`pull`](ImageStore::pull)) or from the host's own busybox ([`builtin_busybox`](ImageStore::builtin_busybox)).
 //! Each way ends in the same place: the layers lie under `blobs/sha256/`, and the caller holds an
-//! [`ImageManifest`] that it may record. Nothing is kept of an attempt that failed.
+//! [`ImageManifest`] that it may record. Nothing is kept of an attempt that failed. Files of plugins lie among the
+//! same blobs ([`file`]).
 //!
 //! Reading order: [`tarball`] (formats and bounds), [`blob`] (the disk), [`manifest`] (the documents),
 //! [`archive`], [`import`], [`registry`], [`pull`], [`busybox`].
@@ -13,6 +14,7 @@
 mod archive;
 mod blob;
 mod busybox;
+mod file;
 mod found;
 mod import;
 mod manifest;
@@ -28,6 +30,7 @@ use std::time::Duration;
 use model::{Digest, Error, ErrorKind, ImageManifest, Result};
 
 use blob::Blobs;
+pub use file::FileTaken;
 pub use pull::PullProgress;
 pub use registry::reference_is_loopback;
 

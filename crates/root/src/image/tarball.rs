@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::path::Path;
 use std::rc::Rc;
 
 use model::image::LayerFormat;
@@ -17,7 +18,7 @@ use tar::EntryType;
 use super::{ImageLimits, disk, too_large};
 
 /// A tar header, which is also what we look at to tell formats apart.
-pub const HEAD_BYTES: usize = 512;
+const HEAD_BYTES: usize = 512;
 /// What may lie between two entries: headers, long names, extended attributes.
 const HEADERS_BYTES_MAX: u64 = 1 << 20;
 /// How much of a name is repeated in a refusal.
@@ -51,6 +52,13 @@ pub fn format_of(head: &[u8]) -> Option<LayerFormat> {
         _ if head.len() == HEAD_BYTES && header_plausible(head) => Some(LayerFormat::Tar),
         _ => None,
     }
+}
+
+/// How a file begins, as far as [`format_of`] looks.
+pub fn head_read(path: &Path) -> Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    File::open(path).and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut head)).map_err(disk)?;
+    Ok(head)
 }
 
 /// A header whose checksum is right, or the zeros of an empty archive.

@@ -113,7 +113,7 @@ pub fn session(cloud: &Cloud, caller: &Caller) -> Result<S3Session> {
 
 pub fn store(cloud: &Cloud) -> Result<ObjectStore> {
     let objects = objects(cloud)?;
-    let Condition { total, stats, outbox } = inventory::condition(&objects.service)?;
+    let Condition { total, stats, outbox, gateway } = inventory::condition(&objects.service)?;
     let at = |ms: i64| (ms > 0).then_some(Timestamp(ms * 1000));
     Ok(ObjectStore {
         endpoint: objects.endpoint.clone(),
@@ -122,11 +122,14 @@ pub fn store(cloud: &Cloud) -> Result<ObjectStore> {
         bytes: Bytes(total.usage.bytes),
         state: match () {
             () if stats.stopped => "stopped",
+            () if gateway.as_ref().is_some_and(|found| found.trouble.is_some()) => "away",
             () if stats.is_full() => "full",
             () if stats.damaged > 0 => "damaged",
             () => "ok",
         }
         .to_owned(),
+        gateway: gateway.map(|found| found.place),
+        gateway_bytes: Bytes(stats.remote.bytes),
         packed_bytes: Bytes(stats.packed.bytes),
         file_bytes: Bytes(stats.files.bytes),
         dead_bytes: Bytes(stats.dead_bytes()),

@@ -201,7 +201,7 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64
     cloud.state.commit(txn).await.map(drop)
 }
 
-/// The layers that a recorded image or an instance still needs.
+/// The layers that a recorded image or an instance still needs, and the files of plugins.
 pub fn digests_used(snapshot: &Snapshot) -> HashSet<Digest> {
     let of_images = snapshot.images.values().flat_map(|row| &row.manifest.layers);
     let of_instances = snapshot.instances.values().flat_map(|row| &row.image.layers);
@@ -210,5 +210,7 @@ pub fn digests_used(snapshot: &Snapshot) -> HashSet<Digest> {
         let earlier = row.earlier.iter().flat_map(|template| &template.image.layers);
         row.image.layers.iter().chain(earlier)
     });
-    of_images.chain(of_instances).chain(of_workloads).map(|layer| layer.digest.clone()).collect()
+    let layers = of_images.chain(of_instances).chain(of_workloads).map(|layer| &layer.digest);
+    let files = snapshot.resources.values().flat_map(|all| all.values()).filter(|row| !row.secret);
+    layers.chain(files.map(|row| &row.digest)).cloned().collect()
 }

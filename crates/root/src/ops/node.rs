@@ -4,7 +4,7 @@ use api::{Node, NodeLabels, Page, PlaceModeSet};
 use futures::StreamExt;
 use model::constraint::labels_validate;
 use model::exchange::{Ask, NodeReport};
-use model::{Error, Result, Sample, Timestamp, shown};
+use model::{Error, Result, Sample, Timestamp, counted, shown};
 use store::Txn;
 
 use super::instance_ask::{ASK_TIMEOUT, late, read};
@@ -21,6 +21,8 @@ pub const FILTERS: &[&str] = &["name", "zone", "alive"];
 const REPORT_MAX: usize = 64 << 20;
 /// Zones that are asked at the same time.
 pub(super) const ZONES_AT_ONCE: usize = 16;
+/// Instances that are named in one line.
+const NAMED_MAX: usize = 5;
 /// A history goes back so far unless more is asked for.
 const HISTORY_DEFAULT_MS: i64 = 60 * 60 * 1000;
 
@@ -88,6 +90,7 @@ fn view(zone: &ZoneRecord, report: NodeReport) -> Node {
         name: report.facts.name.clone(),
         zone: zone.name.clone(),
         alive: report.alive,
+        restarting: report.restarting,
         last_seen: report.last_seen,
         reserved: report.reserved,
         instances: report.instances,
@@ -113,7 +116,7 @@ pub async fn get(cloud: &Cloud, name: &str, zone: Option<&str>) -> Result<Node> 
         0 => Err(Error::not_found(format!("node '{}'", shown(name)))),
         1 => Ok(found.remove(0)),
         _ => Err(Error::conflict(format!("several zones have a node '{name}'"))
-            .hint("say which zone")
+            .hint("say which zone it is in: --zone NAME, in REST ?zone=NAME")
             .at("zone")),
     }
 }
@@ -218,12 +221,25 @@ pub async fn remove(
 ) -> Result<()> {
     let (node, zone) = find(cloud, name, zone).await?;
     let held = node.instances.saturating_sub(node.resting);
-    if !force && node.alive && held > 0 {
-        return Err(Error::conflict(format!("the node '{}' is alive and holds {held} instances", node.name))
-            .hint(format!("empty it with 'banyan node drain {}', or remove it with --force", node.name)));
+    let pinned = node.remaining.iter().filter(|one| one.pinned).count() as u64;
+    // What is pinned ends with its node; a drain does not wait for it.
+    let drained = node.mode.empties() && pinned >= held;
+    if !force && node.alive && held > 0 && !drained {
+        return Err(Error::conflict(format!(
+            "the node '{}' is alive and holds {}",
+            node.name,
+            counted(held, "instance")
+        ))
+        .hint(format!("empty it with 'banyan node drain {}', or remove it with --force", node.name)));
     }
     order(cloud, &zone, Ask::Remove { node: node.name.clone(), force }).await?;
-    let message = format!("removed from zone {}; its certificate is never let in again", zone.name);
+    let ended: Vec<&str> =
+        node.remaining.iter().filter(|one| one.pinned).take(NAMED_MAX).map(|one| one.name.as_str()).collect();
+    let ended = match ended.len() {
+        0 => String::new(),
+        _ => format!("; {pinned} pinned to it end ({})", ended.join(", ")),
+    };
+    let message = format!("removed from zone {}; its certificate is never let in again{ended}", zone.name);
     line(cloud, caller, &node, "node.remove", message).await
 }
 

@@ -33,6 +33,7 @@ answers! {
     api::Instance: version,
     api::Workload: version,
     api::App: version,
+    api::Cluster: version,
     api::Tenant: version,
     api::User: version,
     api::TokenCreated: token.version,

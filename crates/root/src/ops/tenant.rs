@@ -7,7 +7,7 @@ use store::Txn;
 use super::catalogue;
 use super::once::{Once, once};
 use super::page::{Query, glob};
-use super::{version_check, view};
+use super::{resource, version_check, view};
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
 use crate::state::{Row, Snapshot, Versioned};
@@ -114,6 +114,11 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64
     let images = snapshot.images.values().filter(|image| image.tenant == row.id).count();
     let workloads = snapshot.workload_names.get(&row.id).map_or(0, |names| names.len());
     let apps = snapshot.app_names.get(&row.id).map_or(0, |names| names.len());
+    let clusters = snapshot.cluster_names.get(&row.id).map_or(0, |names| names.len());
+    if clusters > 0 {
+        return Err(Error::conflict(format!("the tenant '{name}' still has clusters ({clusters})"))
+            .hint("delete those first"));
+    }
     let buckets = match cloud.objects.get() {
         Some(objects) => object::inventory::owned(&objects.service, row.id.as_str(), 1000)?,
         None => 0,
@@ -129,7 +134,7 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64
         .hint("delete those first"));
     }
     let txn = Txn::new().delete(kind::TENANT, &row.id, Some(row.version)).delete(kind::GATE, &row.id, None);
-    let txn = catalogue::forget(txn, &snapshot, &row.id);
+    let txn = resource::forget(catalogue::forget(txn, &snapshot, &row.id), &snapshot, &row.id);
     let txn = journal(txn, cloud, caller, row, "delete", String::new());
     cloud.state.commit(txn).await.map(drop)
 }

@@ -14,7 +14,7 @@ fn unknown_name() -> Name {
     "unknown".parse().expect("a legal name")
 }
 
-fn tenant_name(snapshot: &Snapshot, id: &model::TenantId) -> Name {
+pub(super) fn tenant_name(snapshot: &Snapshot, id: &model::TenantId) -> Name {
     snapshot.tenants.get(id).map_or_else(unknown_name, |tenant| tenant.name.clone())
 }
 

@@ -113,6 +113,13 @@ fn event(
         (WatchKind::App, NoticeBody::AppGone(row)) if mine(&row.tenant) => {
             tell(row.id.as_str(), &row.name, None)
         }
+        (WatchKind::Cluster, NoticeBody::Cluster(row)) if mine(&row.tenant) => {
+            let object = serde_json::to_value(super::cluster::view::cluster(snapshot, &row)).ok();
+            tell(row.id.as_str(), &row.name, object)
+        }
+        (WatchKind::Cluster, NoticeBody::ClusterGone(row)) if mine(&row.tenant) => {
+            tell(row.id.as_str(), &row.name, None)
+        }
         _ => None,
     }
 }

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use api::{EnrolRole, Enrolment, EnrolmentCreate, Page, PlaceModeSet, Zone, ZoneHosts};
 use link::hosts::{host_key, hosts_check};
 use model::exchange::{Ask, Doorway};
-use model::{Error, Result, Sample, Timestamp, ZoneId, shown};
+use model::{Error, Result, Sample, Timestamp, ZoneId, counted, shown};
 use store::Txn;
 
 use super::page::{Query, cut, glob};
 use super::{DECISIONS_MAX, node, raced, view};
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
+use crate::port::Join;
 use crate::state::{Row, Snapshot, commit_error};
 use crate::tables::{RemovedRecord, ZoneRecord, encode, kind};
 
@@ -130,8 +131,9 @@ pub async fn remove(cloud: &Cloud, caller: &Caller, name: &str, force: bool) -> 
         let (held, resting) = (held.instances - held.resting, held.resting);
         if !force && held > 0 && !cloud.tree.zone_lapsed(&zone.id) {
             return Err(Error::conflict(format!(
-                "the zone '{}' lives and holds {held} instances",
-                zone.name
+                "the zone '{}' lives and holds {}",
+                zone.name,
+                counted(held, "instance")
             ))
             .hint(format!("empty it with 'banyan zone drain {}', or remove it with --force", zone.name)));
         }
@@ -145,8 +147,9 @@ pub async fn remove(cloud: &Cloud, caller: &Caller, name: &str, force: bool) -> 
             encode(&removed),
         );
         let message = format!(
-            "{held} instances are placed elsewhere, {resting} that had ended or were stopped lose what they kept; \
-             its certificate is never let in again"
+            "{} placed elsewhere, {resting} that had ended or were stopped lose what they kept; \
+             its certificate is never let in again",
+            if held == 1 { "1 instance is".to_owned() } else { format!("{held} instances are") }
         );
         Ok(line(cloud, caller, txn, zone, "zone.remove", message))
     })
@@ -164,12 +167,17 @@ pub async fn history(cloud: &Cloud, name: &str, since: Option<Timestamp>) -> Res
 pub async fn enroll(cloud: &Cloud, caller: &Caller, ask: EnrolmentCreate) -> Result<Enrolment> {
     let role = ask.role;
     let zone = zone_joined(&cloud.state.snapshot(), &ask)?;
-    if role == EnrolRole::Node && !ask.hosts.is_empty() {
+    if role != EnrolRole::Zone && !ask.hosts.is_empty() {
         return Err(Error::invalid("only a zone has listeners with names").at("hosts"));
     }
     hosts_check(&ask.hosts).map_err(|error| error.at("hosts"))?;
     let hosts = ask.hosts.clone();
-    let made = cloud.tree.enroll(zone, ask.hosts).await?;
+    let join = match (role, zone) {
+        (EnrolRole::Provisioner, _) => Join::Provisioner,
+        (_, Some(zone)) => Join::Node { zone },
+        (_, None) => Join::Zone { hosts: ask.hosts },
+    };
+    let made = cloud.tree.enroll(join).await?;
     let word =
         serde_json::to_value(role).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
     let allowed = match hosts.is_empty() {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use api::Usage;
-use model::{AppId, InstanceId, Name, Result, TenantId, WorkloadId};
+use model::{AppId, ChildId, InstanceId, Name, Result, TenantId, WorkloadId};
 use store::{Body, Change};
 
+use super::cluster;
 use super::feed::{Notice, NoticeBody};
 use super::snapshot::{Credential, Entry, Row, Snapshot, Versioned};
+use crate::resource::ResourceRecord;
 use crate::tables::{
     AppRecord, DefinitionRecord, IdempotencyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord,
     SessionRecord, StatusRecord, TenantRecord, TokenRecord, UserRecord, WorkloadRecord, WorkloadState,
@@ -23,11 +25,16 @@ pub fn apply(snapshot: &mut Snapshot, change: &Change) -> Result<Option<Notice>>
         kind::INSTANCE => instance(snapshot, id, version, body)?,
         kind::STATUS => status(snapshot, id, body)?,
         kind::ZONE => zone(snapshot, id, version, body)?,
+        kind::PROVISIONER => keep(&mut snapshot.provisioners, id.parse()?, version, body)?,
         kind::REMOVED => removed(snapshot, id, body)?,
         kind::IMAGE => image(snapshot, id, version, body)?,
         kind::WORKLOAD => workload(snapshot, id, version, body)?,
         kind::WORKLOAD_STATE => workload_state(snapshot, id, version, body)?,
         kind::APP => app(snapshot, id, version, body)?,
+        kind::CLUSTER => cluster::record(snapshot, id, version, body)?,
+        kind::CLUSTER_JOB => cluster::job(snapshot, id, version, body)?,
+        kind::CLUSTER_NODE => cluster::node(snapshot, id, version, body)?,
+        kind::CLUSTER_CALL => keep(&mut snapshot.cluster_calls, id.clone(), version, body)?,
         kind::TENANT => tenant(snapshot, id, version, body)?,
         kind::USER => user(snapshot, id, version, body)?,
         kind::SESSION => session(snapshot, id, body)?,
@@ -37,6 +44,7 @@ pub fn apply(snapshot: &mut Snapshot, change: &Change) -> Result<Option<Notice>>
         kind::GATE => gate(snapshot, id, version, body.is_some())?,
         kind::DEFINITION => definition(snapshot, id, version, body)?,
         kind::CATALOGUE => catalogue(snapshot, id, version, body.is_some()),
+        kind::RESOURCE => resource(snapshot, seq, id, version, body)?,
         kind::SERVER => keep(&mut snapshot.servers, id.clone(), version, body)?,
         kind::DUTY => keep(&mut snapshot.duties, id.clone(), version, body)?,
         // Other crates may keep records of their own in the same store.
@@ -46,11 +54,11 @@ pub fn apply(snapshot: &mut Snapshot, change: &Change) -> Result<Option<Notice>>
     Ok(notice.map(|body| Notice { seq, body }))
 }
 
-fn row<T: crate::tables::Row>(version: i64, body: &Body) -> Result<Row<T>> {
+pub(super) fn row<T: crate::tables::Row>(version: i64, body: &Body) -> Result<Row<T>> {
     Ok(Versioned { version, value: Arc::new(decode(body)?) })
 }
 
-type Told = Result<Option<NoticeBody>>;
+pub(super) type Told = Result<Option<NoticeBody>>;
 
 fn instance(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: InstanceId = id.parse()?;
@@ -139,6 +147,26 @@ fn catalogue(snapshot: &mut Snapshot, id: &str, version: i64, is_there: bool) ->
     None
 }
 
+/// The id is `TENANT/PATH@NUMBER`.
+fn resource(snapshot: &mut Snapshot, seq: i64, id: &str, version: i64, body: Option<&Body>) -> Told {
+    let wrong = || model::Error::internal(format!("'{id}' is no id of a file"));
+    let (tenant, rest) = id.split_once('/').ok_or_else(wrong)?;
+    let tenant: TenantId = tenant.parse()?;
+    let (path, number) = rest.rsplit_once('@').ok_or_else(wrong)?;
+    let key = (path.to_owned(), number.parse().map_err(|_| wrong())?);
+    let new = body.map(|body| row::<ResourceRecord>(version, body)).transpose()?;
+    let is_live = |row: &Option<Row<ResourceRecord>>| row.as_ref().is_some_and(|row| row.flags.live);
+    let is = is_live(&new);
+    let old = match new {
+        Some(new) => snapshot.resources.entry(tenant).or_default().insert(key, new),
+        None => snapshot.resources.get_mut(&tenant).and_then(|all| all.remove(&key)),
+    };
+    if is != is_live(&old) {
+        snapshot.resources_seq = seq;
+    }
+    Ok(None)
+}
+
 fn workload(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) -> Told {
     let id: WorkloadId = id.parse()?;
     let Some(body) = body else {
@@ -212,7 +240,7 @@ fn zone(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) ->
 }
 
 fn removed(snapshot: &mut Snapshot, id: &str, body: Option<&Body>) -> Told {
-    let id = id.parse()?;
+    let id = ChildId::from(id);
     match body {
         Some(body) => snapshot.removed.insert(id, Arc::new(decode::<RemovedRecord>(body)?)),
         None => snapshot.removed.remove(&id),
@@ -249,6 +277,8 @@ fn tenant(snapshot: &mut Snapshot, id: &str, version: i64, body: Option<&Body>) 
                 snapshot.usage.remove(&id);
                 snapshot.workload_names.remove(&id);
                 snapshot.app_names.remove(&id);
+                snapshot.cluster_names.remove(&id);
+                snapshot.resources.remove(&id);
             }
         }
     }
@@ -317,9 +347,9 @@ fn idempotency(snapshot: &mut Snapshot, id: String, body: Option<&Body>) -> Told
 }
 
 /// A kind that is looked up by its id alone and that no watch tells of.
-fn keep<T: crate::tables::Row>(
-    rows: &mut imbl::OrdMap<String, Row<T>>,
-    id: String,
+fn keep<K: Ord + Clone, T: crate::tables::Row>(
+    rows: &mut imbl::OrdMap<K, Row<T>>,
+    id: K,
     version: i64,
     body: Option<&Body>,
 ) -> Told {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::Name;
 
 use super::snapshot::{Entry, Row};
+use crate::cluster::record::ClusterRecord;
 use crate::tables::{AppRecord, ImageRecord, InstanceRecord, WorkloadRecord, ZoneRecord};
 
 /// Most changes kept; a watch that is further behind must list again.
@@ -32,6 +33,9 @@ pub enum NoticeBody {
     WorkloadGone(Row<WorkloadRecord>),
     App(Row<AppRecord>),
     AppGone(Row<AppRecord>),
+    /// Also when only its job went on.
+    Cluster(Row<ClusterRecord>),
+    ClusterGone(Row<ClusterRecord>),
 }
 
 impl NoticeBody {
@@ -43,6 +47,7 @@ impl NoticeBody {
             Self::Zone(zone) | Self::ZoneGone(zone) => &zone.name,
             Self::Workload(row) | Self::WorkloadGone(row) => &row.name,
             Self::App(row) | Self::AppGone(row) => &row.name,
+            Self::Cluster(row) | Self::ClusterGone(row) => &row.name,
         }
     }
 }

@@ -8,6 +8,7 @@
 //! One task applies changes, in order; readers take the newest snapshot without waiting for anyone.
 
 mod apply;
+mod cluster;
 mod feed;
 mod snapshot;
 
@@ -22,7 +23,7 @@ use store::{Change, CommitError, Committed, Store, Txn};
 use tokio::sync::{oneshot, watch};
 
 pub use feed::{FEED_MAX, Feed, Notice, NoticeBody};
-pub use snapshot::{Credential, Entry, Row, Snapshot, Versioned};
+pub use snapshot::{Credential, Entry, Resources, Row, Snapshot, Versioned};
 
 /// Most changes that are applied before the snapshot is shown to others.
 const BATCH_MAX: usize = 1024;
@@ -179,7 +180,9 @@ impl Inner {
 }
 
 async fn load(store: &Store) -> Result<Snapshot> {
-    let (records, seq) = store.load().await?;
+    // What is read when it is asked for stays where it is.
+    let (records, seq) =
+        store.load_without(&[crate::tables::kind::CLUSTER_TASK, crate::tables::kind::CLUSTER_PART]).await?;
     let mut snapshot = Snapshot::default();
     for record in records {
         let change = Change {

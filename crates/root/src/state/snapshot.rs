@@ -10,14 +10,16 @@ use std::sync::Arc;
 use api::Usage;
 use imbl::{HashMap, OrdMap};
 use model::{
-    AccessKeyId, AppId, ImageId, InstanceId, Name, Phase, Run, SessionId, TenantId, TokenId, UserId,
-    WorkloadId, ZoneId,
+    AccessKeyId, AppId, ChildId, ClusterId, ImageId, InstanceId, Name, Phase, ProvisionerId, Run, SessionId,
+    TenantId, TokenId, UserId, WorkloadId, ZoneId,
 };
 
+use crate::cluster::record::{CallRecord, ClusterRecord, JobRecord, NodeRecord};
+use crate::resource::ResourceRecord;
 use crate::tables::{
-    AppRecord, DefinitionRecord, DutyRecord, ImageRecord, InstanceRecord, KeyRecord, RemovedRecord,
-    ServerRecord, SessionRecord, StatusRecord, TenantRecord, TokenRecord, UserRecord, WorkloadRecord,
-    WorkloadState, ZoneRecord,
+    AppRecord, DefinitionRecord, DutyRecord, ImageRecord, InstanceRecord, KeyRecord, ProvisionerRecord,
+    RemovedRecord, ServerRecord, SessionRecord, StatusRecord, TenantRecord, TokenRecord, UserRecord,
+    WorkloadRecord, WorkloadState, ZoneRecord,
 };
 
 /// A record with the version the store gave it.
@@ -84,6 +86,9 @@ pub enum Credential {
 /// By kind and name.
 pub type Definitions = OrdMap<(String, String), Row<DefinitionRecord>>;
 
+/// Files of plugins, by path and number.
+pub type Resources = OrdMap<(String, u32), Row<ResourceRecord>>;
+
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// The last change that is in here.
@@ -104,10 +109,19 @@ pub struct Snapshot {
     pub app_names: HashMap<TenantId, OrdMap<Name, AppId>>,
     /// The workloads of each app.
     pub app_members: HashMap<AppId, OrdMap<Name, WorkloadId>>,
+    pub clusters: OrdMap<ClusterId, Row<ClusterRecord>>,
+    pub cluster_names: HashMap<TenantId, OrdMap<Name, ClusterId>>,
+    pub cluster_nodes: HashMap<ClusterId, OrdMap<u32, Row<NodeRecord>>>,
+    pub cluster_jobs: HashMap<ClusterId, OrdMap<u64, Row<JobRecord>>>,
+    /// The jobs that are not over.
+    pub cluster_open: OrdMap<String, (ClusterId, u64)>,
+    /// Webhooks to be called.
+    pub cluster_calls: OrdMap<String, Row<CallRecord>>,
     pub zones: OrdMap<ZoneId, Row<ZoneRecord>>,
     pub zone_names: OrdMap<Name, ZoneId>,
-    /// Zones that were removed for good.
-    pub removed: OrdMap<ZoneId, Arc<RemovedRecord>>,
+    pub provisioners: OrdMap<ProvisionerId, Row<ProvisionerRecord>>,
+    /// Zones and provisioners that were removed for good.
+    pub removed: OrdMap<ChildId, Arc<RemovedRecord>>,
     pub tenants: OrdMap<TenantId, Row<TenantRecord>>,
     pub tenant_names: OrdMap<Name, TenantId>,
     pub users: OrdMap<UserId, Row<UserRecord>>,
@@ -126,6 +140,9 @@ pub struct Snapshot {
     pub definitions: HashMap<Option<TenantId>, Definitions>,
     /// The version of each tenant's catalogue.
     pub catalogues: HashMap<String, i64>,
+    pub resources: HashMap<TenantId, Resources>,
+    /// The last change of what provisioners have of them.
+    pub resources_seq: i64,
     pub servers: OrdMap<String, Row<ServerRecord>>,
     pub duties: OrdMap<String, Row<DutyRecord>>,
 }
@@ -159,6 +176,19 @@ impl Snapshot {
             return Some(found);
         }
         self.workloads.get(self.workload_names.get(tenant)?.get(&name_or_id.parse::<Name>().ok()?)?)
+    }
+
+    /// A cluster of the tenant by name or id.
+    pub fn cluster(&self, tenant: &TenantId, name_or_id: &str) -> Option<&Row<ClusterRecord>> {
+        let id = name_or_id.parse::<ClusterId>().ok();
+        if let Some(found) = id.and_then(|id| self.clusters.get(&id)).filter(|row| row.tenant == *tenant) {
+            return Some(found);
+        }
+        self.clusters.get(self.cluster_names.get(tenant)?.get(&name_or_id.parse::<Name>().ok()?)?)
+    }
+
+    pub fn cluster_job(&self, cluster: &ClusterId, number: u64) -> Option<&Row<JobRecord>> {
+        self.cluster_jobs.get(cluster)?.get(&number)
     }
 
     /// An app of the tenant by name or id.
@@ -205,6 +235,13 @@ impl Snapshot {
     /// The zone's name, as users see it.
     pub fn zone_name(&self, id: &ZoneId) -> Option<Name> {
         self.zones.get(id).map(|zone| zone.name.clone())
+    }
+
+    /// A provisioner by name or id.
+    pub fn provisioner_find(&self, name_or_id: &str) -> Option<&Row<ProvisionerRecord>> {
+        let is =
+            |row: &&Row<ProvisionerRecord>| row.name.as_str() == name_or_id || row.id.as_str() == name_or_id;
+        self.provisioners.values().find(is)
     }
 
     /// A zone by name or id.

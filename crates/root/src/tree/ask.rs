@@ -3,11 +3,11 @@
 use futures::future::BoxFuture;
 use link::{ByteStream, EnrollToken, Kind, TokenBook};
 use model::exchange::{Ask, Doorway, NodeReport};
-use model::{ChildId, Error, InstanceId, Result, Timestamp, ZoneId};
+use model::{ChildId, Error, InstanceId, Name, Result, Timestamp, ZoneId};
 
 use super::{StoreBook, TreeService};
 use crate::peer::ZoneLife;
-use crate::port::{Enrolled, Tree};
+use crate::port::{Enrolled, Join, Tree};
 
 /// A zone answers with where its nodes come to.
 const ANSWER_MAX: usize = 64 << 10;
@@ -84,11 +84,12 @@ impl Tree for TreeService {
         taken
     }
 
-    fn enroll(&self, zone: Option<ZoneId>, hosts: Vec<String>) -> BoxFuture<'_, Result<Enrolled>> {
+    fn enroll(&self, join: Join) -> BoxFuture<'_, Result<Enrolled>> {
         Box::pin(async move {
-            match zone {
-                None => self.zone_token(None, hosts).await,
-                Some(zone) => self.node_token(&zone).await,
+            match join {
+                Join::Zone { hosts } => self.zone_token(None, hosts).await,
+                Join::Node { zone } => self.node_token(&zone).await,
+                Join::Provisioner => self.provisioner_token(None).await,
             }
         })
     }
@@ -96,10 +97,19 @@ impl Tree for TreeService {
 
 impl TreeService {
     /// A one-time token with which a zone, of this name if one is given, may join.
-    pub async fn zone_token(&self, name: Option<model::Name>, hosts: Vec<String>) -> Result<Enrolled> {
-        let ca = self.0.ca.get().ok_or_else(|| Error::unavailable("this root takes no zones"))?;
+    pub async fn zone_token(&self, name: Option<Name>, hosts: Vec<String>) -> Result<Enrolled> {
+        self.token(Kind::Zone, name, hosts).await
+    }
+
+    /// A one-time token with which a provisioner, of this name if one is given, may join.
+    pub async fn provisioner_token(&self, name: Option<Name>) -> Result<Enrolled> {
+        self.token(Kind::Provisioner, name, Vec::new()).await
+    }
+
+    async fn token(&self, kind: Kind, name: Option<Name>, hosts: Vec<String>) -> Result<Enrolled> {
+        let ca = self.0.ca.get().ok_or_else(|| Error::unavailable("this root lets nobody join"))?;
         let expires_at = self.now().plus_ms(TOKEN_VALID_MS);
-        let (token, mut record) = EnrollToken::make(*ca, Kind::Zone, name, expires_at);
+        let (token, mut record) = EnrollToken::make(*ca, kind, name, expires_at);
         record.hosts = hosts;
         StoreBook::new(self.clone()).add(record).await?;
         let doorway = Doorway { urls: self.link_urls(), broker: None };

@@ -1,15 +1,15 @@
-//! Enrolment tokens in the store: each is used once, and the zone that used it
+//! Enrolment tokens in the store: each is used once, and the zone or provisioner that used it
 //! is known in the same transaction.
 
 use futures::future::BoxFuture;
 use link::enroll::token_refused;
-use link::{Joiner, TokenBook, TokenRecord};
-use model::{Error, Result, ZoneId};
+use link::{Joiner, Kind, TokenBook, TokenRecord};
+use model::{Error, ProvisionerId, Result, ZoneId};
 use store::{Body, CommitError, Txn};
 
 use super::TreeService;
 use crate::history::{Actor, Line, journal};
-use crate::tables::{ZoneRecord, encode, kind};
+use crate::tables::{ProvisionerRecord, ZoneRecord, encode, kind};
 
 #[derive(Clone)]
 pub struct StoreBook(TreeService);
@@ -19,7 +19,7 @@ impl StoreBook {
         Self(tree)
     }
 
-    async fn redeem_zone(&self, digest: String, joiner: Joiner) -> Result<()> {
+    async fn redeem_once(&self, digest: String, joiner: Joiner) -> Result<()> {
         let state = &self.0.0.state;
         let record = state.store().get(kind::ENROLMENT, &digest).await.map_err(Error::from)?;
         let record = record.ok_or_else(token_refused)?;
@@ -28,8 +28,12 @@ impl StoreBook {
             .read()
             .map_err(|e| Error::internal("an enrolment token cannot be read").because(e))?;
         token.check(&joiner)?;
+        let txn = Txn::new().delete(kind::ENROLMENT, &digest, Some(record.version));
+        if joiner.identity.kind == Kind::Provisioner {
+            return self.provisioner_add(txn, &joiner).await;
+        }
         let id: ZoneId = joiner.identity.id.parse()?;
-        if state.snapshot().removed.contains_key(&id) {
+        if state.snapshot().removed.contains_key(&joiner.identity.child_id()) {
             return Err(Error::conflict(
                 "this zone was removed and cannot join again under its old identity",
             )
@@ -54,23 +58,36 @@ impl StoreBook {
             name: joiner.name.as_str(),
             message: "joined with a token".to_owned(),
         };
-        let txn = Txn::new().delete(kind::ENROLMENT, &digest, Some(record.version)).insert(
-            kind::ZONE,
-            &id,
-            None,
-            Some(joiner.name.as_str()),
-            encode(&zone),
-        );
-        let txn = journal(txn, joiner.at, &Actor::root(), line);
-        match state.try_commit(txn).await {
-            Ok(_) => {
-                if self.0.seat().is_some() {
-                    self.0.core().zone_add(&id, None, joiner.at);
-                }
-                Ok(())
-            }
+        let txn = txn.insert(kind::ZONE, &id, None, Some(joiner.name.as_str()), encode(&zone));
+        self.commit(journal(txn, joiner.at, &Actor::root(), line), &joiner).await?;
+        if self.0.seat().is_some() {
+            self.0.core().zone_add(&id, None, joiner.at);
+        }
+        Ok(())
+    }
+
+    async fn provisioner_add(&self, txn: Txn, joiner: &Joiner) -> Result<()> {
+        let id: ProvisionerId = joiner.identity.id.parse()?;
+        let name = joiner.name.clone();
+        let line = Line {
+            tenant: None,
+            what: "provisioner.enrol",
+            kind: "provisioner",
+            id: id.as_str(),
+            name: name.as_str(),
+            message: "joined with a token".to_owned(),
+        };
+        let row = ProvisionerRecord { id: id.clone(), name: name.clone(), enrolled_at: joiner.at };
+        let txn = txn.insert(kind::PROVISIONER, &id, None, Some(name.as_str()), encode(&row));
+        self.commit(journal(txn, joiner.at, &Actor::root(), line), joiner).await
+    }
+
+    async fn commit(&self, txn: Txn, joiner: &Joiner) -> Result<()> {
+        match self.0.0.state.try_commit(txn).await {
+            Ok(_) => Ok(()),
             Err(CommitError::NameTaken { .. }) => {
-                Err(Error::conflict(format!("there is already a zone named '{}'", joiner.name)))
+                let (kind, name) = (joiner.identity.kind, &joiner.name);
+                Err(Error::conflict(format!("there is already a {kind} named '{name}'")))
             }
             // Somebody else used the token in the meantime.
             Err(CommitError::VersionMismatch { .. } | CommitError::Missing { .. }) => Err(token_refused()),
@@ -88,6 +105,6 @@ impl TokenBook for StoreBook {
     }
 
     fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.redeem_zone(digest.to_owned(), joiner))
+        Box::pin(self.redeem_once(digest.to_owned(), joiner))
     }
 }

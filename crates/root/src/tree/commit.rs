@@ -94,9 +94,10 @@ impl TreeService {
             }
             None => ("instance.unplaceable", "no zone fits; see why".to_owned()),
         };
-        // That nothing fits is told once, not with every new look.
+        // That nothing fits is told once, not with every new look; nor is every try of what is refused again and again.
         let known = |status: &Arc<StatusRecord>| {
-            decision.place.is_none() && status.zone.is_none() && status.explanation.is_some()
+            let nowhere = decision.place.is_none() && status.zone.is_none() && status.explanation.is_some();
+            nowhere || decision.again
         };
         let txn = match snapshot.statuses.get(&record.id).is_some_and(known) {
             true => txn,

@@ -102,7 +102,7 @@ impl ParentHandler for TreeService {
     }
 
     fn removed(&self, child: &ChildId) -> bool {
-        child.as_str().parse().is_ok_and(|zone| self.0.state.snapshot().removed.contains_key::<ZoneId>(&zone))
+        self.0.state.snapshot().removed.contains_key(child)
     }
 
     fn admits(&self, child: &ChildId) -> bool {

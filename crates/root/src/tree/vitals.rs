@@ -74,6 +74,7 @@ mod tests {
             id: "z-1".into(),
             facts: model::Facts::new("z".parse().expect("a name"), "0"),
             alive: true,
+            restarting: false,
             last_seen: now,
             reserved: model::Resources::ZERO,
             instances: 0,

@@ -17,6 +17,14 @@ fn body(rule: &Rule) -> Option<serde_json::Value> {
         "workload_create" => json!({"name": "walk", "spec": {"instance": {"image": "busybox"}}}),
         "workload_update" => json!({"spec": {"instance": {"image": "busybox"}}}),
         "workload_scale" => json!({"replicas": 2}),
+        "cluster_create" => json!({"name": "walk", "template": "none", "size": 1}),
+        "cluster_solve" => json!({"ask": {"template": "none", "size": 1}}),
+        "cluster_expand" | "cluster_shrink" => json!({"size": 1}),
+        "cluster_services" => json!({"add": ["web"]}),
+        "cluster_configure" => json!({"config": {}}),
+        "cluster_start" | "cluster_stop" | "cluster_restart" | "cluster_upgrade" | "cluster_lease" => {
+            json!({})
+        }
         "order_check" => json!({"images": ["walk"]}),
         "app_create" => json!({"name": "walk"}),
         "app_update" => json!({"workloads": []}),
@@ -48,7 +56,9 @@ fn path(rule: &Rule, token: &str, key: &str, user: &str) -> String {
         _ => "thing",
     };
     let command = if rule.name == "instance_exec" { "?command=sh" } else { "?" };
-    rule.path.replace("{kind}", "services").replace("{name}", one).replace("{id}", one) + command
+    let kind = if rule.path.starts_with("/v1/resources") { "automatortypes" } else { "services" };
+    let path = rule.path.replace("{kind}", kind).replace("{plugin}", "shell").replace("{type}", "scripts");
+    path.replace("{number}", "1").replace("{name}", one).replace("{id}", one) + command
 }
 
 async fn call(world: &World, rule: &Rule, path: &str, token: Option<&str>) -> StatusCode {
@@ -122,6 +132,9 @@ async fn a_neighbour_finds_nothing() {
     let key = mine.key_create().await.unwrap();
     let archive = tokio_util::io::ReaderStream::new(std::io::Cursor::new(crate::image::tarball()));
     mine.image_import("thing", api::Upload::default(), archive).await.unwrap();
+    let script = futures::stream::iter([Ok::<_, std::io::Error>(bytes::Bytes::from_static(b"echo"))]);
+    let file = "automatortypes/shell/scripts/thing";
+    mine.resource_upload(file, api::ResourceUpload::default(), script).await.unwrap();
     let neighbour = token_of(&world, "other", Role::Admin).await;
 
     for rule in table().into_iter().map(|route| route.rule).filter(|rule| rule.tenant_scoped) {
@@ -130,7 +143,8 @@ async fn a_neighbour_finds_nothing() {
         let named = call(&world, &rule, &format!("{own}&tenant=mine"), Some(&neighbour)).await;
         assert_eq!(named, 404, "{} {} in another tenant", rule.verb.as_str(), rule.path);
         // By the name of the thing. Uploads and pulls would make a thing of their own.
-        if rule.path.contains('{') && !["image_import", "image_pull"].contains(&rule.name) {
+        let makes = ["image_import", "image_pull", "resource_upload"];
+        if rule.path.contains('{') && !makes.contains(&rule.name) {
             let status = call(&world, &rule, &own, Some(&neighbour)).await;
             assert_eq!(status, 404, "{} {} of another tenant", rule.verb.as_str(), rule.path);
         }

@@ -47,10 +47,22 @@ async fn definitions_are_written_together_numbered_and_kept() {
     let neighbour = world.user("other", Role::Admin).await;
     let seen = neighbour.definition_list(&ListQuery::new()).await.unwrap();
     let names: Vec<String> = seen.items.iter().map(|one| format!("{}/{}", one.kind, one.name)).collect();
-    assert_eq!(names, ["automatortypes/shell", "providertypes/hosts"]);
+    let built_in = [
+        "automatortypes/ansible",
+        "automatortypes/chef-solo",
+        "automatortypes/docker",
+        "automatortypes/puppet",
+        "automatortypes/shell",
+        "providers/banyan",
+        "providertypes/banyan",
+        "providertypes/ec2",
+        "providertypes/hosts",
+        "providertypes/openstack",
+    ];
+    assert_eq!(names, built_in);
     let page = admin.definition_list(&ListQuery::new().limit(3)).await.unwrap();
     let rest = admin.definition_list(&ListQuery::new().after(page.next.as_deref().unwrap())).await.unwrap();
-    assert_eq!((page.items.len(), rest.items.len()), (3, 4));
+    assert_eq!((page.items.len(), rest.items.len()), (3, 12));
 }
 
 #[tokio::test]
@@ -75,9 +87,9 @@ async fn what_dangles_is_refused_with_all_of_it() {
     admin.definition_delete("clustertemplates", "site", None).await.unwrap();
     admin.definition_delete("services", "web", None).await.unwrap();
     let foreign =
-        json!({"services": [{"name": "db", "provisioner": {"actions": {"install": {"type": "chef-solo"}}}}]});
+        json!({"services": [{"name": "db", "provisioner": {"actions": {"install": {"type": "salt"}}}}]});
     let taken = admin.catalogue_write(&write(foreign)).await.unwrap();
-    assert_eq!(taken.warnings, ["service db: automator type 'chef-solo' does not exist"]);
+    assert_eq!(taken.warnings, ["service db: automator type 'salt' does not exist"]);
     for (entities, word) in [
         (json!({"moons": []}), "moons"),
         (json!({"services": [{"name": "a b"}]}), "no name"),

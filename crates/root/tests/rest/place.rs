@@ -123,7 +123,7 @@ async fn a_zone_is_drained_and_removed_for_good() {
     world.admin.zone_remove("alpha", true).await.unwrap();
     assert_eq!(world.admin.zone_get("alpha").await.unwrap_err().kind, ErrorKind::NotFound);
     let snapshot = world.cloud.state.snapshot();
-    assert_eq!(snapshot.removed[&world.zone].by, "admin");
+    assert_eq!(snapshot.removed[&model::ChildId::from(&world.zone)].by, "admin");
     assert_eq!(world.admin.zone_remove("alpha", true).await.unwrap_err().kind, ErrorKind::NotFound);
     let whats = whats(&world, "zone/alpha").await;
     assert!(whats[0].starts_with("zone.mode: draining") && whats[1].starts_with("zone.remove:"), "{whats:?}");
@@ -220,8 +220,11 @@ async fn the_only_root_server_is_listed_with_every_duty() {
     let world = World::new().await;
     let servers = world.admin.server_list().await.unwrap();
     assert_eq!(servers.len(), 1);
-    assert_eq!((servers[0].this, servers[0].duties.join(" ")), (true, "tree workloads sweep".to_owned()));
+    assert_eq!(
+        (servers[0].this, servers[0].duties.join(" ")),
+        (true, "tree workloads sweep clusters".to_owned())
+    );
     let health = world.admin.platform_health().await.unwrap();
     let check = health.checks.iter().find(|check| check.name == "server").expect("it is in the health");
-    assert!(check.message.contains("holds tree, workloads, sweep"), "{}", check.message);
+    assert!(check.message.contains("holds tree, workloads, sweep, clusters"), "{}", check.message);
 }

@@ -9,7 +9,7 @@ use link::{ByteStream, Frame};
 use model::exchange::{Ask, InstanceStats, NodeReport};
 use model::{Facts, InstanceSpec, Resources, Result, Role, RuntimeKind, Timestamp, ZoneId};
 use root::image::ImageStore;
-use root::port::{Enrolled, Tree};
+use root::port::{Enrolled, Join, Tree};
 use root::tables::{ZoneRecord, encode, kind};
 use root::{AdminCredentials, Cloud, Config, Endpoints, Running, Shared, State, bootstrap, serve};
 use store::{Store, Txn};
@@ -165,6 +165,7 @@ impl FakeZone {
             id: "n-1".into(),
             facts,
             alive: true,
+            restarting: false,
             last_seen: Timestamp(0),
             reserved: Resources::ZERO,
             instances: 3,
@@ -239,7 +240,7 @@ impl Tree for StubTree {
         true
     }
 
-    fn enroll(&self, _: Option<ZoneId>, _: Vec<String>) -> BoxFuture<'_, Result<Enrolled>> {
+    fn enroll(&self, _: Join) -> BoxFuture<'_, Result<Enrolled>> {
         let doorway = model::exchange::Doorway { urls: vec!["https://root:7710".into()], broker: None };
         Box::pin(async { Ok(Enrolled { token: "once".into(), expires_at: Timestamp(0), doorway }) })
     }

@@ -37,14 +37,34 @@ impl Reader {
         self.records(&rows)
     }
 
+    /// At most `most` records after the id `after`.
+    pub async fn list_under(
+        &self,
+        kind: &str,
+        prefix: &str,
+        after: &str,
+        most: i64,
+    ) -> Result<Vec<Record>, StoreError> {
+        let find = "SELECT kind, id, tenant, name, version, body FROM records \
+                    WHERE kind = $1 AND id >= $2 AND id < $3 AND id > $4 ORDER BY id LIMIT $5";
+        // No text that begins with the prefix comes after this one.
+        let end = format!("{prefix}{}", char::MAX);
+        let query = sqlx::query(find).bind(kind).bind(prefix).bind(end).bind(after).bind(most);
+        let rows = self.bounded(query.fetch_all(&self.pool)).await?;
+        self.records(&rows)
+    }
+
     /// Records and head of one moment, because both are read in one transaction.
-    pub async fn load(&self) -> Result<(Vec<Record>, i64), StoreError> {
+    pub async fn load(&self, without: &[&str]) -> Result<(Vec<Record>, i64), StoreError> {
+        let mut find = "SELECT kind, id, tenant, name, version, body FROM records WHERE 1 = 1".to_owned();
+        (1..=without.len()).for_each(|position| find.push_str(&format!(" AND kind <> ${position}")));
         let read = async {
             let mut tx = self.pool.begin_with(self.dialect.begin_read()).await?;
             let heads = sqlx::query("SELECT seq FROM head").fetch_all(&mut *tx).await?;
             let seq: i64 = heads.first().ok_or(Error::RowNotFound)?.try_get(0)?;
-            let find = "SELECT kind, id, tenant, name, version, body FROM records";
-            let rows = sqlx::query(find).fetch_all(&mut *tx).await?;
+            let query =
+                without.iter().fold(sqlx::query(AssertSqlSafe(find)), |query, kind| query.bind(*kind));
+            let rows = query.fetch_all(&mut *tx).await?;
             tx.rollback().await?;
             Ok((rows, seq))
         };

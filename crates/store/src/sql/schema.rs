@@ -10,32 +10,48 @@ struct Migration {
     number: i64,
     name: &'static str,
     statements: &'static [&'static str],
+    /// What only this database needs.
+    postgres: &'static [&'static str],
 }
 
 /// Only ever added to: a released migration never changes.
-const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "records, changes, journal, counters",
-    statements: &[
-        // `tenant` is '' where there is none, so that names without a tenant are unique too.
-        "CREATE TABLE records (kind TEXT NOT NULL, id TEXT NOT NULL, tenant TEXT NOT NULL, name TEXT, \
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "records, changes, journal, counters",
+        postgres: &[],
+        statements: &[
+            // `tenant` is '' where there is none, so that names without a tenant are unique too.
+            "CREATE TABLE records (kind TEXT NOT NULL, id TEXT NOT NULL, tenant TEXT NOT NULL, name TEXT, \
          version BIGINT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, id))",
-        "CREATE UNIQUE INDEX records_name ON records (kind, tenant, name)",
-        // A `body` of NULL is a deletion. The version of a record is its `seq` here.
-        "CREATE TABLE changes (seq BIGINT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, \
+            "CREATE UNIQUE INDEX records_name ON records (kind, tenant, name)",
+            // A `body` of NULL is a deletion. The version of a record is its `seq` here.
+            "CREATE TABLE changes (seq BIGINT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, \
          tenant TEXT NOT NULL, name TEXT, body TEXT)",
-        "CREATE TABLE journal (seq BIGINT NOT NULL PRIMARY KEY, at_us BIGINT NOT NULL, tenant TEXT NOT NULL, \
+            "CREATE TABLE journal (seq BIGINT NOT NULL PRIMARY KEY, at_us BIGINT NOT NULL, tenant TEXT NOT NULL, \
          subject TEXT NOT NULL, body TEXT NOT NULL)",
-        "CREATE INDEX journal_tenant ON journal (tenant, seq)",
-        "CREATE INDEX journal_subject ON journal (subject, seq)",
-        "CREATE TABLE counters (name TEXT NOT NULL PRIMARY KEY, value BIGINT NOT NULL)",
-        // One row. Every batch locks it first, which gives all servers one order.
-        "CREATE TABLE head (seq BIGINT NOT NULL, journal_seq BIGINT NOT NULL)",
-        "INSERT INTO head (seq, journal_seq) VALUES (0, 0)",
-        // Each writer's last batch, so that one whose COMMIT got no answer knows whether it landed.
-        "CREATE TABLE writers (id BIGINT NOT NULL PRIMARY KEY, batch BIGINT NOT NULL, seq BIGINT NOT NULL)",
-    ],
-}];
+            "CREATE INDEX journal_tenant ON journal (tenant, seq)",
+            "CREATE INDEX journal_subject ON journal (subject, seq)",
+            "CREATE TABLE counters (name TEXT NOT NULL PRIMARY KEY, value BIGINT NOT NULL)",
+            // One row. Every batch locks it first, which gives all servers one order.
+            "CREATE TABLE head (seq BIGINT NOT NULL, journal_seq BIGINT NOT NULL)",
+            "INSERT INTO head (seq, journal_seq) VALUES (0, 0)",
+            // Each writer's last batch, so that one whose COMMIT got no answer knows whether it landed.
+            "CREATE TABLE writers (id BIGINT NOT NULL PRIMARY KEY, batch BIGINT NOT NULL, seq BIGINT NOT NULL)",
+        ],
+    },
+    Migration {
+        number: 2,
+        name: "keys in the order of their bytes",
+        statements: &[],
+        // SQLite has this order already. An order of words, as databases are often set up with, would keep no prefix
+        // together, and is slower to compare.
+        postgres: &[
+            "ALTER TABLE records ALTER COLUMN kind TYPE TEXT COLLATE \"C\", ALTER COLUMN id TYPE TEXT COLLATE \"C\", \
+         ALTER COLUMN tenant TYPE TEXT COLLATE \"C\", ALTER COLUMN name TYPE TEXT COLLATE \"C\"",
+        ],
+    },
+];
 
 /// The counter that numbers the writers.
 const WRITER_COUNTER: &str = "store.writer";
@@ -66,7 +82,8 @@ async fn step(connection: &mut AnyConnection, dialect: Dialect, known: i64) -> R
         return Ok(found);
     }
     for migration in MIGRATIONS.iter().filter(|migration| migration.number > found) {
-        for statement in migration.statements {
+        let own = if dialect == Dialect::Postgres { migration.postgres } else { &[] };
+        for statement in migration.statements.iter().chain(own) {
             sqlx::query(*statement).execute(&mut *tx).await?;
         }
         let done = sqlx::query("INSERT INTO migrations (number, name) VALUES ($1, $2)");

@@ -57,6 +57,22 @@ pub async fn writes_are_read(place: &Place) {
     assert_eq!(ids, ["a", "b"]);
     let (records, seq) = store.load().await.unwrap();
     assert_eq!((records.len(), seq, store.head().await.unwrap()), (3, 4, 4));
+    let (fewer, seq) = store.load_without(&["other", "none"]).await.unwrap();
+    assert_eq!((fewer.as_slice(), seq), (&records[1..], 4));
+    let many = ["t/a-1/2", "t/a/10", "t/a/9", "t/a%/1", "t/b/1"];
+    let txn = many.iter().fold(Txn::new(), |txn, id| txn.insert("part", id, None, None, json!(0)));
+    store.commit(txn).await.unwrap();
+    let under: Vec<String> =
+        store.list_under("part", "t/a/").await.unwrap().into_iter().map(|record| record.id).collect();
+    assert_eq!(under, ["t/a/10", "t/a/9"]);
+    assert!(store.list_under("vm", "t/").await.unwrap().is_empty());
+    let page = async |after: &str, most| {
+        let page = store.page_under("part", "t/a", after, most).await.unwrap();
+        page.into_iter().map(|record| record.id).collect::<Vec<_>>()
+    };
+    assert_eq!(page("", 2).await, ["t/a%/1", "t/a-1/2"]);
+    assert_eq!(page("t/a-1/2", 2).await, ["t/a/10", "t/a/9"]);
+    assert_eq!(page("t/a/9", 2).await, [""; 0]);
     store.commit(Txn::new().delete("vm", "b", Some(3))).await.unwrap();
     assert_eq!(body(&store, "vm", "b").await, None);
     store.close().await;

@@ -58,6 +58,18 @@ pub struct ResourceType {
     pub permissions: Option<String>,
 }
 
+impl ResourceType {
+    pub fn is_archive(&self) -> bool {
+        self.format == "archive"
+    }
+
+    /// Whether its files are for their owner alone, as keys are.
+    pub fn is_secret(&self) -> bool {
+        let mode = self.permissions.as_deref().and_then(|text| u32::from_str_radix(text, 8).ok());
+        mode.is_some_and(|mode| mode & 0o077 == 0)
+    }
+}
+
 impl PluginType {
     /// Whether a field must not be shown.
     pub fn is_secret(&self, field: &str) -> bool {

@@ -14,6 +14,7 @@
 
 mod node;
 mod parse;
+mod room;
 
 pub use node::{NodeRecord, Nodes};
 
@@ -21,9 +22,12 @@ use model::{Error, Result};
 use serde_json::Value;
 
 use parse::{Expression, What};
+use room::{Full, Room};
 
 /// Deepest nesting of a configuration.
 const DEPTH_MAX: usize = 128;
+/// Bytes of all texts of a configuration when it is expanded.
+pub const EXPANDED_MAX: usize = 4 << 20;
 
 /// What macros are about.
 #[derive(Debug, Clone, Copy)]
@@ -34,43 +38,51 @@ pub struct Scope<'a> {
     pub owner: Option<&'a str>,
 }
 
-/// The text with every macro in it expanded.
-pub fn text(text: &str, scope: Scope<'_>) -> Result<String> {
-    let mut out = String::with_capacity(text.len());
+/// The text with every macro in it expanded, if it has no more than `most` bytes then.
+pub fn text(text: &str, scope: Scope<'_>, most: usize) -> Result<String> {
+    expand(text, scope, &mut Room::new(most))
+}
+
+fn expand(text: &str, scope: Scope<'_>, out: &mut Room) -> Result<String> {
     let mut rest = text;
     while let Some((before, macro_text, after)) = next_macro(rest) {
-        out.push_str(before);
+        out.push(before).map_err(full)?;
         let expression = parse::parse(macro_text).map_err(|error| wrong(macro_text, &error))?;
-        match evaluate(&expression, scope).map_err(|error| wrong(macro_text, &error.message))? {
-            Some(expanded) => out.push_str(&expanded),
-            None => out.extend(["%", macro_text, "%"]),
+        let is_known =
+            evaluate(&expression, scope, out).map_err(|error| wrong(macro_text, &error.message))?;
+        if !is_known {
+            ["%", macro_text, "%"].into_iter().try_for_each(|part| out.push(part)).map_err(full)?;
         }
         rest = after;
     }
-    out.push_str(rest);
-    Ok(out)
+    out.push(rest).map_err(full)?;
+    Ok(out.take())
 }
 
-/// A configuration with every macro in its string values expanded.
+fn full(_: Full) -> Error {
+    Error::invalid("its macros become too much text")
+}
+
+/// A configuration with every macro in its string values expanded, up to [`EXPANDED_MAX`].
 pub fn value(value: &Value, scope: Scope<'_>) -> Result<Value> {
-    nested(value, scope, 0)
+    nested(value, scope, 0, &mut Room::new(EXPANDED_MAX))
 }
 
-fn nested(value: &Value, scope: Scope<'_>, depth: usize) -> Result<Value> {
+fn nested(value: &Value, scope: Scope<'_>, depth: usize, out: &mut Room) -> Result<Value> {
     if depth > DEPTH_MAX {
         return Err(Error::invalid(format!("the configuration is nested deeper than {DEPTH_MAX} levels")));
     }
     match value {
-        Value::String(string) => text(string, scope).map(Value::String),
+        Value::String(string) => expand(string, scope, out).map(Value::String),
         Value::Array(items) => {
             let each = |(at, item): (usize, &Value)| {
-                nested(item, scope, depth + 1).map_err(|e| e.at(&format!("[{at}]")))
+                nested(item, scope, depth + 1, out).map_err(|e| e.at(&format!("[{at}]")))
             };
             items.iter().enumerate().map(each).collect::<Result<_>>().map(Value::Array)
         }
         Value::Object(members) => {
             let each = |(name, item): (&String, &Value)| {
-                Ok((name.clone(), nested(item, scope, depth + 1).map_err(|error| error.at(name))?))
+                Ok((name.clone(), nested(item, scope, depth + 1, out).map_err(|error| error.at(name))?))
             };
             members.iter().map(each).collect::<Result<_>>().map(Value::Object)
         }
@@ -113,48 +125,48 @@ fn percent(text: &str, from: usize) -> Option<usize> {
     None
 }
 
-fn evaluate(expression: &Expression, scope: Scope<'_>) -> Result<Option<String>> {
-    let Some(parts) = parts(&expression.what, expression.instance, scope)? else { return Ok(None) };
-    let formatted: Vec<String> = parts.iter().map(|part| expression.formatted(part)).collect();
-    Ok(Some(formatted.join(expression.separator.as_deref().unwrap_or(","))))
-}
-
-fn parts(what: &What, instance: Option<usize>, scope: Scope<'_>) -> Result<Option<Vec<String>>> {
+/// Adds what a macro becomes. It is not known where that would be something of a service that nobody carries.
+fn evaluate(expression: &Expression, scope: Scope<'_>, out: &mut Room) -> Result<bool> {
     let this = scope.this;
-    match what {
-        What::Owner => Ok(scope.owner.map(|owner| vec![owner.to_owned()])),
-        What::HostSelf => Ok(this.hostname.clone().map(|name| vec![name])),
-        What::IpSelf { kind } => this.address(kind).map(|address| Some(vec![address])),
-        What::Count { service } => Ok(Some(vec![scope.nodes.carrying(service).len().to_string()])),
+    let mut one = |part: &str| expression.put(part, out).map(|()| true).map_err(full);
+    match &expression.what {
+        What::Owner => scope.owner.map_or(Ok(false), one),
+        What::HostSelf => this.hostname.as_deref().map_or(Ok(false), one),
+        What::IpSelf { kind } => one(this.address(kind)?),
+        What::Count { service } => one(&scope.nodes.count(service).to_string()),
         What::Instance { service } => {
-            let place = scope.nodes.carrying(service).iter().position(|node| node.id == this.id);
-            Ok(place.map(|place| vec![(place + 1).to_string()]))
+            let place = scope.nodes.place(service, this);
+            place.map_or(Ok(false), |place| one(&(place + 1).to_string()))
         }
-        What::Host { service } => each(scope.nodes.carrying(service), service, instance, NodeRecord::host),
-        What::Ip { kind, service } => {
-            each(scope.nodes.carrying(service), service, instance, |node| node.address(kind))
-        }
+        What::Host { service } => each(expression, scope.nodes, service, NodeRecord::host, out),
+        What::Ip { kind, service } => each(expression, scope.nodes, service, |node| node.address(kind), out),
     }
 }
 
-/// A property of every node that carries the service, or of one of them.
-fn each(
-    nodes: Vec<&NodeRecord>,
+/// Adds a property of every node that carries the service, or of one of them.
+fn each<'a>(
+    expression: &Expression,
+    nodes: &'a Nodes,
     service: &str,
-    instance: Option<usize>,
-    property: impl Fn(&NodeRecord) -> Result<String>,
-) -> Result<Option<Vec<String>>> {
-    match instance {
-        Some(at) => match nodes.get(at) {
-            Some(node) => Ok(Some(vec![property(node)?])),
-            None => Err(Error::invalid(format!(
-                "there are fewer than {} nodes with {service} on the cluster",
-                at + 1
-            ))),
-        },
-        None if nodes.is_empty() => Ok(None),
-        None => nodes.into_iter().map(property).collect::<Result<_>>().map(Some),
+    property: impl Fn(&'a NodeRecord) -> Result<&'a str>,
+    out: &mut Room,
+) -> Result<bool> {
+    if let Some(at) = expression.instance {
+        let node = nodes.carrying(service).nth(at).ok_or_else(|| {
+            Error::invalid(format!("there are fewer than {} nodes with {service} on the cluster", at + 1))
+        })?;
+        return expression.put(property(node)?, out).map(|()| true).map_err(full);
     }
+    let separator = expression.separator.as_deref().unwrap_or(",");
+    for (at, node) in nodes.carrying(service).enumerate() {
+        // Looking at a node is not for nothing, even if it adds no text.
+        out.spend(1).map_err(full)?;
+        if at > 0 {
+            out.push(separator).map_err(full)?;
+        }
+        expression.put(property(node)?, out).map_err(full)?;
+    }
+    Ok(nodes.count(service) > 0)
 }
 
 #[cfg(test)]
@@ -175,7 +187,7 @@ mod tests {
 
     fn expand(text: &str) -> Result<String> {
         let nodes = nodes();
-        super::text(text, Scope { nodes: &nodes, this: nodes.get("n1").unwrap(), owner: Some("ada") })
+        super::text(text, Scope { nodes: &nodes, this: nodes.get("n1").unwrap(), owner: Some("ada") }, 1_000)
     }
 
     #[test]
@@ -198,6 +210,31 @@ mod tests {
         ] {
             assert_eq!(expand(text).unwrap(), expect, "{text}");
         }
+    }
+
+    #[test]
+    fn a_few_letters_do_not_become_all_there_is() {
+        let host = |name: String, nodenum| {
+            let (id, hostname) = (name.clone(), Some(name));
+            NodeRecord { id, hostname, nodenum, services: vec!["web".into()], addresses: Default::default() }
+        };
+        let nodes = Nodes::new((0..10_000).map(|num| host(format!("web-{num}"), num)).collect());
+        let scope = Scope { nodes: &nodes, this: nodes.get("web-7").unwrap(), owner: None };
+        let shout = |count: usize| json!({"a": format!("%map(host.self,'{}')%", "$ ".repeat(count))});
+        assert_eq!(value(&shout(3), scope).unwrap()["a"], "web-7 web-7 web-7 ");
+        let many = vec!["%join(map(host.service.web,''),'')%"; 20_000];
+        for bomb in
+            [shout(EXPANDED_MAX / 4), json!({"a": vec!["%host.service.web%"; 100]}), json!({"a": many})]
+        {
+            let began = std::time::Instant::now();
+            let error = value(&bomb, scope).unwrap_err();
+            assert!(error.message.contains("too much text"), "{}", error.message);
+            assert!(began.elapsed().as_secs() < 20);
+        }
+        assert!(super::text("%host.service.web%", scope, 1_000).is_err());
+        // Asking how many there are is no work.
+        let counts = json!(vec!["%num.service.web% %instance.self.service.web%"; 50_000]);
+        assert_eq!(value(&counts, scope).unwrap()[49_999], "10000 8");
     }
 
     #[test]

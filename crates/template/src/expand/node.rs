@@ -18,12 +18,30 @@ pub struct NodeRecord {
 
 /// The nodes of a cluster, in the order of their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Nodes(Vec<NodeRecord>);
+pub struct Nodes {
+    all: Vec<NodeRecord>,
+    /// The places of those that carry a service: a configuration may ask thousands of times.
+    carriers: BTreeMap<String, Vec<usize>>,
+    /// Where each stands, by its id.
+    ids: BTreeMap<String, usize>,
+}
 
 impl Nodes {
-    pub fn new(mut nodes: Vec<NodeRecord>) -> Self {
-        nodes.sort_by(|a, b| (a.nodenum, &a.id).cmp(&(b.nodenum, &b.id)));
-        Self(nodes)
+    pub fn new(mut all: Vec<NodeRecord>) -> Self {
+        all.sort_by(|a, b| (a.nodenum, &a.id).cmp(&(b.nodenum, &b.id)));
+        let mut carriers: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, node) in all.iter().enumerate() {
+            for service in &node.services {
+                let places = carriers.entry(service.clone()).or_default();
+                // A service that is named twice is carried once.
+                if places.last() != Some(&at) {
+                    places.push(at);
+                }
+            }
+        }
+        // Of two with one id the first is meant.
+        let ids = all.iter().enumerate().rev().map(|(at, node)| (node.id.clone(), at)).collect();
+        Self { all, carriers, ids }
     }
 
     /// Reads records by id, a list of records that name their id, or either under `nodes`.
@@ -56,25 +74,41 @@ impl Nodes {
     }
 
     pub fn get(&self, id: &str) -> Result<&NodeRecord> {
-        self.0.iter().find(|node| node.id == id).ok_or_else(|| {
-            let ids: Vec<&str> = self.0.iter().map(|node| node.id.as_str()).take(20).collect();
+        self.ids.get(id).and_then(|at| self.all.get(*at)).ok_or_else(|| {
+            let ids: Vec<&str> = self.all.iter().map(|node| node.id.as_str()).take(20).collect();
             Error::not_found(format!("node '{}'", model::shown(id)))
                 .hint(format!("there are: {}", ids.join(", ")))
         })
     }
 
-    pub fn carrying(&self, service: &str) -> Vec<&NodeRecord> {
-        self.0.iter().filter(|node| node.services.iter().any(|name| name == service)).collect()
+    /// How many carry it.
+    pub fn count(&self, service: &str) -> usize {
+        self.places(service).len()
+    }
+
+    /// Those that carry it, in the order of their numbers.
+    pub fn carrying(&self, service: &str) -> impl ExactSizeIterator<Item = &NodeRecord> {
+        self.places(service).iter().map(|at| &self.all[*at])
+    }
+
+    /// Which of those that carry it a node is, from 0.
+    pub fn place(&self, service: &str, node: &NodeRecord) -> Option<usize> {
+        let key = (node.nodenum, &node.id);
+        self.places(service).binary_search_by(|at| (self.all[*at].nodenum, &self.all[*at].id).cmp(&key)).ok()
+    }
+
+    fn places(&self, service: &str) -> &[usize] {
+        self.carriers.get(service).map_or(&[], Vec::as_slice)
     }
 }
 
 impl NodeRecord {
-    pub fn host(&self) -> Result<String> {
-        self.hostname.clone().ok_or_else(|| Error::invalid(format!("node {} has no hostname", self.id)))
+    pub fn host(&self) -> Result<&str> {
+        self.hostname.as_deref().ok_or_else(|| Error::invalid(format!("node {} has no hostname", self.id)))
     }
 
-    pub fn address(&self, kind: &str) -> Result<String> {
-        let found = self.addresses.get(kind).cloned();
+    pub fn address(&self, kind: &str) -> Result<&str> {
+        let found = self.addresses.get(kind).map(String::as_str);
         found.ok_or_else(|| Error::invalid(format!("node {} has no address {kind}", self.id)))
     }
 }

@@ -6,6 +6,8 @@
 //! basic  = name [ "[" digits "]" ]
 //! ```
 
+use super::room::{Full, Room};
+
 /// What a macro is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
@@ -30,19 +32,24 @@ pub struct Expression {
 const ADDRESS_DEFAULT: &str = "bind_v4";
 
 impl Expression {
-    /// One element with the text of `map` around it.
-    pub fn formatted(&self, raw: &str) -> String {
-        let Some(format) = &self.format else { return raw.to_owned() };
-        let mut out = String::new();
-        let mut chars = format.chars().peekable();
-        while let Some(c) = chars.next() {
-            match c {
-                '$' if chars.next_if_eq(&'$').is_some() => out.push('$'),
-                '$' => out.push_str(raw),
-                _ => out.push(c),
-            }
+    /// Adds one element with the text of `map` around it.
+    pub fn put(&self, raw: &str, out: &mut Room) -> Result<(), Full> {
+        let Some(format) = &self.format else { return out.push(raw) };
+        let mut rest = format.as_str();
+        while let Some((before, after)) = rest.split_once('$') {
+            out.push(before)?;
+            rest = match after.strip_prefix('$') {
+                Some(after) => {
+                    out.push("$")?;
+                    after
+                }
+                None => {
+                    out.push(raw)?;
+                    after
+                }
+            };
         }
-        out
+        out.push(rest)
     }
 }
 

@@ -7,7 +7,6 @@ use model::Result;
 use super::graph::{Graph, Task, TaskName};
 use super::order::{Builder, Order, Reach};
 use super::{Cluster, NODENUM_FIRST, PlanNode};
-use crate::entity::ActionKind::Stop;
 use crate::entity::Service;
 use crate::solve::{Group, Layout};
 
@@ -64,8 +63,8 @@ pub fn assign(old: &[PlanNode], new: &Layout) -> Assignment {
         }
     }
     for (_, nodes) in &mut free {
-        // The highest numbers go first.
-        nodes.sort_by_key(|node| std::cmp::Reverse(node.nodenum));
+        // Those that failed go first, then the highest numbers.
+        nodes.sort_by_key(|node| (!node.failed, std::cmp::Reverse(node.nodenum)));
     }
     let mut pairs: Vec<(usize, usize)> = Vec::new();
     for (at, (group, _)) in free.iter().enumerate() {
@@ -99,6 +98,7 @@ pub fn assign(old: &[PlanNode], new: &Layout) -> Assignment {
                 services: group.services.clone(),
                 hardwaretype: group.hardwaretype.clone(),
                 imagetype: group.imagetype.clone(),
+                failed: false,
             };
             kept.push((node, None));
             nodenum += 1;
@@ -134,7 +134,8 @@ pub fn change(known: &BTreeMap<String, Service>, assignment: &Assignment) -> Res
     let kept = assignment.nodes.len();
     let mut last: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (node, service) in &removed {
-        let actions = if *node < kept { Order::RemoveServices.actions() } else { &[TaskName::Service(Stop)] };
+        // Also on a machine that goes: others may have to be told that it leaves.
+        let actions = Order::RemoveServices.actions();
         last.entry(*node).or_default().extend(builder.service(*node, service, actions, |_| true));
     }
     let mut graph = builder.graph;

@@ -43,6 +43,9 @@ pub struct PlanNode {
     pub services: Vec<String>,
     pub hardwaretype: String,
     pub imagetype: String,
+    /// Something failed on it; of like machines it is the first to go.
+    #[serde(skip)]
+    pub failed: bool,
 }
 
 /// The machines of a new cluster, numbered in the order of the layout.
@@ -57,6 +60,7 @@ pub fn nodes(layout: &Layout) -> Vec<PlanNode> {
                 services: group.services.clone(),
                 hardwaretype: group.hardwaretype.clone(),
                 imagetype: group.imagetype.clone(),
+                failed: false,
             });
             nodenum += 1;
         }

@@ -33,6 +33,7 @@ fn cluster_nodes(rows: &[(&str, &[&str])]) -> Vec<PlanNode> {
         services: services.iter().map(|name| (*name).to_owned()).collect(),
         hardwaretype: "h".into(),
         imagetype: "i".into(),
+        failed: false,
     };
     rows.iter().enumerate().map(node).collect()
 }
@@ -216,6 +217,16 @@ fn changed(
 }
 
 #[test]
+fn what_failed_goes_first_when_a_cluster_shrinks() {
+    let mut old = nodes(&layout(&[(3, &["top"])]));
+    old[1].failed = true;
+    let assignment = assign(&old, &layout(&[(1, &["top"])]));
+    assert_eq!(assignment.gone.iter().map(|node| node.nodenum).collect::<Vec<_>>(), [1001, 1002]);
+    let assignment = assign(&old, &layout(&[(2, &["top"])]));
+    assert_eq!(assignment.gone.iter().map(|node| node.nodenum).collect::<Vec<_>>(), [1001]);
+}
+
+#[test]
 fn a_change_touches_only_what_differs() {
     let known = services(&[
         ("low", "ispr", &[], &[]),
@@ -241,8 +252,11 @@ fn a_change_touches_only_what_differs() {
     assert!(edges.contains(&"1000:START:low > 1003:START:top".to_owned()));
 
     let (action, tasks, edges) = changed(&known, &old, &layout(&[(1, &["low"]), (1, &["top"])]));
-    assert_eq!((action, tasks), ("CLUSTER_SHRINK", strings(&["1002:DELETE", "1002:STOP:top"])));
-    assert_eq!(edges, ["1002:STOP:top > 1002:DELETE"]);
+    assert_eq!(
+        (action, tasks),
+        ("CLUSTER_SHRINK", strings(&["1002:DELETE", "1002:REMOVE:top", "1002:STOP:top"]))
+    );
+    assert_eq!(edges, ["1002:REMOVE:top > 1002:DELETE", "1002:STOP:top > 1002:REMOVE:top"]);
 
     let (action, tasks, edges) =
         changed(&known, &old, &layout(&[(1, &["low"]), (1, &["top"]), (1, &["new"])]));

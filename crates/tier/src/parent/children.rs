@@ -5,7 +5,7 @@ use model::exchange::Ack;
 use model::{ChildId, Facts, InstanceId, Observed, ObservedInstance, Phase, PlaceMode, Run, Timestamp};
 use placement::Candidate;
 
-use super::{Avoided, ChildState, Leases, Parent};
+use super::{Avoided, ChildState, Leases, Parent, STOP_GRACE_MS};
 use crate::inbox::{Inbox, Refused};
 use crate::outbox::Outbox;
 
@@ -30,6 +30,7 @@ impl Parent {
             facts: None,
             alive: true,
             heard: false,
+            leaving: false,
             deadline: now.plus_ms(self.config.leases.lease_ms),
             last_seen: now,
             outbox: Outbox::new(self.config.epoch),
@@ -111,10 +112,26 @@ impl Parent {
         }
         let settled = |facts: &Facts| Facts { legs: Default::default(), gpus: Vec::new(), ..facts.clone() };
         let members = state.facts.as_ref().map(settled) != Some(settled(&facts));
+        let others = |facts: &Facts| Facts { free: None, largest: None, ..settled(facts) };
+        let anew = state.facts.as_ref().is_some_and(|known| others(known) != others(&facts));
         state.facts = Some(facts);
+        if anew && self.config.children_are_zones {
+            self.avoid_end(child);
+        }
         self.members += u64::from(members);
         self.fleet_upsert(child);
         true
+    }
+
+    /// A child has other members than when it refused what waits: it may be asked again.
+    fn avoid_end(&mut self, child: &ChildId) {
+        let waiting = self.waiting.iter().map(|(_, id)| id);
+        let ids: Vec<InstanceId> = self.stuck.iter().chain(waiting).cloned().collect();
+        for id in ids {
+            if let Some(held) = self.wants.get_mut(&id) {
+                held.avoid.retain(|avoided| avoided.child != *child);
+            }
+        }
     }
 
     /// A child is not what it was: placing counts with that from now on.
@@ -128,7 +145,7 @@ impl Parent {
         if let Some(facts) = self.facts_of(state) {
             let mut candidate = Candidate::from((child.clone(), &facts));
             candidate.cordoned |= state.mode != PlaceMode::Open;
-            let alive = state.alive;
+            let alive = state.alive && !state.leaving;
             self.fleet.upsert(candidate);
             self.fleet.set_alive(child, alive);
         }
@@ -152,8 +169,8 @@ impl Parent {
         state.last_seen = now;
         state.heard = true;
         state.deadline = now.plus_ms(lease_ms);
-        if !state.alive {
-            state.alive = true;
+        if !state.alive || state.leaving {
+            (state.alive, state.leaving) = (true, false);
             // What waited for it goes on.
             self.news.extend(state.outbox.iter().map(|assignment| assignment.id.clone()));
             self.fleet.set_alive(child, true);
@@ -162,10 +179,20 @@ impl Parent {
         }
     }
 
-    /// Its connection ended; it has a short while to come back.
+    /// It stops in an orderly way: what it holds goes on there and stays its own for the time of a restart. It gets
+    /// nothing new meanwhile.
+    pub fn leaving(&mut self, child: &ChildId, now: Timestamp) {
+        let Some(state) = self.children.get_mut(child).filter(|state| state.alive) else { return };
+        (state.last_seen, state.leaving) = (now, true);
+        state.deadline = now.plus_ms(STOP_GRACE_MS);
+        self.fleet.set_alive(child, false);
+        self.members += 1;
+    }
+
+    /// Its connection ended; it has a short while to come back, unless it said that it will.
     pub fn link_lost(&mut self, child: &ChildId, now: Timestamp) {
         let grace_ms = self.config.leases.gone_grace_ms;
-        if let Some(state) = self.children.get_mut(child) {
+        if let Some(state) = self.children.get_mut(child).filter(|state| !state.leaving) {
             state.deadline = state.deadline.min(now.plus_ms(grace_ms));
         }
     }
@@ -189,7 +216,7 @@ impl Parent {
         for child in lost {
             tracing::warn!(%child, by = %self.config.by, "lease lapsed; its instances are placed again");
             if let Some(state) = self.children.get_mut(&child) {
-                state.alive = false;
+                (state.alive, state.leaving) = (false, false);
             }
             self.fleet.set_alive(&child, false);
             self.members += 1;
@@ -209,7 +236,7 @@ impl Parent {
         }
         tracing::warn!(passed_ms, by = %self.config.by, "the clock jumped or this process stood still; fresh leases");
         for state in self.children.values_mut().filter(|state| state.alive) {
-            state.deadline = now.plus_ms(lease_ms);
+            state.deadline = now.plus_ms(if state.leaving { STOP_GRACE_MS } else { lease_ms });
         }
         let latest = now.plus_ms(avoid_ms);
         for Avoided { until, .. } in self.wants.values_mut().flat_map(|held| &mut held.avoid) {
@@ -284,7 +311,8 @@ impl Parent {
 
     /// Only the holder under the current generation is believed.
     pub(super) fn fold_one(&mut self, child: &ChildId, seen: ObservedInstance, now: Timestamp) -> bool {
-        let avoid_until = now.plus_ms(self.config.leases.avoid_ms);
+        let avoid_ms = self.config.leases.avoid_ms;
+        let avoid_until = now.plus_ms(avoid_ms);
         let Some(held) = self.wants.get_mut(&seen.id) else { return false };
         let holds = held
             .place
@@ -299,6 +327,10 @@ impl Parent {
         let kept = seen.node.is_some();
         let (refused, handed_up) = (seen.refused, seen.handed_up);
         let why = seen.message.clone().unwrap_or_else(|| "it has no room".to_owned());
+        let foreign = held.foreign(seen.explanation.as_deref());
+        if seen.phase == Phase::Running {
+            held.refusals = 0;
+        }
         held.seen = Some(seen);
         if gone && held.assignment.run == Run::Gone {
             held.gone = true;
@@ -312,7 +344,8 @@ impl Parent {
         } else if refused && kept {
             self.refused_there(&id, avoid_until);
         } else if refused {
-            held.avoid.push(Avoided { child: child.clone(), until: avoid_until, why: why.clone() });
+            let until = now.plus_ms(held.avoid_ms(avoid_ms, foreign));
+            held.avoid.push(Avoided { child: child.clone(), until, why: why.clone() });
             let name = self.child_name(child);
             self.lose(&id, &format!("{name} refused it: {why}"));
         } else if handed_up {

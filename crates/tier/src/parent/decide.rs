@@ -15,12 +15,17 @@ const EXPLAIN_FLEET_MAX: usize = 256;
 /// When more than this wait at once, those that find a place are explained briefly.
 const EXPLAIN_WAITING_MAX: usize = 64;
 
+/// Places that were tried in vain and are told one by one.
+const REFUSALS_TOLD_MAX: u32 = 4;
+
 #[derive(Debug, Clone)]
 pub struct Decision {
     pub id: InstanceId,
     /// Where to; nothing when no child fits.
     pub place: Option<Place>,
     pub explanation: Arc<Explanation>,
+    /// It was refused so often since it last ran that one more try is no news.
+    pub again: bool,
 }
 
 impl Parent {
@@ -96,7 +101,8 @@ impl Parent {
         }
         let explanation = Arc::new(explanation);
         held.explanation = Some(explanation.clone());
-        Some(Decision { id: id.clone(), place, explanation })
+        let again = held.refusals >= REFUSALS_TOLD_MAX;
+        Some(Decision { id: id.clone(), place, explanation, again })
     }
 
     /// Where nothing fits, instances of a lower priority give way: here they are told to go, and the room is kept for

@@ -19,6 +19,8 @@ use super::{Held, Parent};
 const MOVES_MAX: usize = 32;
 /// Instances named one by one in what is left.
 const LEFT_NAMED_MAX: usize = 3;
+/// Why an instance stays that may be nowhere else.
+const PINNED: &str = "is pinned to its node";
 /// Instances that are left and listed one by one.
 pub(super) const LEFT_LISTED_MAX: usize = 1_000;
 
@@ -71,7 +73,7 @@ impl Parent {
                     continue;
                 };
                 let Some(held) = self.wants.get(&id) else { continue };
-                left.push(Remaining { name: held.assignment.name.clone(), id, why });
+                left.push(Remaining { name: held.assignment.name.clone(), id, why, pinned: held.pinned() });
             }
             if let Some(state) = self.children.get_mut(&child) {
                 state.left = left;
@@ -155,8 +157,8 @@ impl Parent {
         if held.leaving.is_some() || assignment.run == Run::Gone {
             return Some("is being stopped".to_owned());
         }
-        if assignment.spec.constraints.node.is_some() {
-            return Some("is pinned to its node".to_owned());
+        if held.pinned() {
+            return Some(PINNED.to_owned());
         }
         if held.waits() && !force {
             return Some("waits for its place; with force it moves too".to_owned());
@@ -223,6 +225,13 @@ impl Parent {
             }
         }
         counts
+    }
+
+    /// Whether a child empties, and nothing is left on it but what may be nowhere else or is at rest.
+    pub fn child_drained(&self, child: &ChildId) -> bool {
+        let stays = |id: &InstanceId| self.wants.get(id).is_none_or(|held| held.pinned() || held.asleep());
+        self.children.get(child).is_some_and(|state| state.mode.empties())
+            && self.ids_on(child).iter().all(stays)
     }
 
     pub(super) fn left_sentence(&self, left: &[Remaining]) -> Option<String> {

@@ -47,9 +47,17 @@ pub struct Leases {
     pub lease_ms: i64,
     /// A child whose connection ended is lost after so long, if that is sooner.
     pub gone_grace_ms: i64,
-    /// A child that refused an instance is not asked again for so long.
+    /// A child that refused an instance is not asked again for so long; after each further refusal twice as long.
     pub avoid_ms: i64,
 }
+
+/// A child that said that it stops and will be back is waited for so long: a restart or an upgrade of its process.
+pub const STOP_GRACE_MS: i64 = 30_000;
+/// The longest pause after which a child that refused an instance is asked again.
+pub(crate) const AVOID_MAX_MS: i64 = 60_000;
+/// The same where the child does not have the node that the instance is pinned to. That changes only with the child's
+/// members, and then it is asked at once.
+pub(crate) const AVOID_FOREIGN_MS: i64 = 3_600_000;
 
 impl Leases {
     /// Of nodes at their zone. The broker tells the end of a connection at once.
@@ -120,6 +128,8 @@ pub(crate) struct Held {
     pub seen: Option<ObservedInstance>,
     /// Children that refused it.
     pub avoid: Vec<Avoided>,
+    /// How often it was refused since it last ran.
+    pub refusals: u32,
     pub explanation: Option<Arc<Explanation>>,
     pub deciding: bool,
     pub gone: bool,
@@ -131,10 +141,33 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Whether it stays where it is while its place does not answer: by its policy, or because nothing of it runs.
+    /// Whether it may be nowhere but on its node.
+    pub fn pinned(&self) -> bool {
+        self.assignment.spec.constraints.node.is_some()
+    }
+
+    /// Whether it stays where it is while its place does not answer: by its policy, because there is no other place for
+    /// it, or because nothing of it runs.
     pub fn waits(&self) -> bool {
-        let stays = self.assignment.spec.lost == LossPolicy::Wait || self.asleep();
+        let stays = self.assignment.spec.lost == LossPolicy::Wait || self.pinned() || self.asleep();
         stays && self.assignment.run != Run::Gone && self.leaving.is_none()
+    }
+
+    /// Whether a child that refused it does not even have the node that it is pinned to.
+    fn foreign(&self, refusal: Option<&Explanation>) -> bool {
+        let (Some(node), Some(said)) = (&self.assignment.spec.constraints.node, refusal) else {
+            return false;
+        };
+        let other = placement::Reason::Node(node.clone()).to_string();
+        let named = said.verdicts.iter().any(|verdict| verdict.candidate == *node);
+        !named && said.others.iter().all(|others| others.reason == other)
+    }
+
+    /// How long a child that refused it now is not asked again.
+    fn avoid_ms(&mut self, first_ms: i64, foreign: bool) -> i64 {
+        let doubled = first_ms.saturating_mul(1 << self.refusals.min(16)).min(AVOID_MAX_MS);
+        self.refusals = self.refusals.saturating_add(1);
+        first_ms.max(if foreign { AVOID_FOREIGN_MS } else { doubled })
     }
 
     fn priority(&self) -> Reverse<i32> {
@@ -147,6 +180,8 @@ pub(crate) struct ChildState {
     pub alive: bool,
     /// Whether it spoke since this parent began; until then its lease is an advance.
     pub heard: bool,
+    /// It said that it stops and will be back.
+    pub leaving: bool,
     /// When it counts as lost, unless it is heard before.
     pub deadline: Timestamp,
     pub last_seen: Timestamp,
@@ -256,6 +291,7 @@ impl Parent {
                     place: None,
                     seen: None,
                     avoid: Vec::new(),
+                    refusals: 0,
                     explanation: None,
                     deciding: false,
                     gone: false,

@@ -132,12 +132,17 @@ impl Parent {
     }
 
     pub fn child_by_name(&self, name: &str) -> Option<ChildId> {
-        let named = |facts: &Facts| facts.name.as_str() == name;
-        let found = self
-            .children
-            .iter()
-            .find(|(id, state)| id.as_str() == name || state.facts.as_ref().is_some_and(named));
-        found.map(|(id, _)| id.clone())
+        if let Some(id) = self.children.keys().find(|id| id.as_str() == name) {
+            return Some(id.clone());
+        }
+        // One that came back as somebody new has the name of the one that is lost.
+        let found = self.children.iter().filter(|(_, state)| state.is_called(name));
+        found.max_by_key(|(_, state)| state.alive).map(|(id, _)| id.clone())
+    }
+
+    /// Whether a child of this name lives, and is not about to come back as somebody else.
+    pub fn child_lives(&self, name: &str) -> bool {
+        self.children.values().any(|state| state.alive && !state.leaving && state.is_called(name))
     }
 
     pub fn child_ids(&self) -> impl Iterator<Item = &ChildId> {
@@ -154,6 +159,7 @@ impl Parent {
                 version: state.version(),
                 facts,
                 alive: state.alive,
+                restarting: state.leaving,
                 last_seen: state.last_seen,
                 reserved: self.fleet.reserved(id),
                 instances: self.placed_count.get(id).copied().unwrap_or(0),
@@ -180,7 +186,7 @@ impl Parent {
             let Some(facts) = state.facts.as_ref().filter(|_| state.alive) else { continue };
             total.nodes += facts.nodes;
             total.capacity = total.capacity.plus(facts.capacity);
-            if state.mode != PlaceMode::Open || facts.cordoned {
+            if state.mode != PlaceMode::Open || facts.cordoned || state.leaving {
                 continue;
             }
             open = true;
@@ -228,6 +234,10 @@ impl Parent {
 }
 
 impl super::ChildState {
+    fn is_called(&self, name: &str) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.name.as_str() == name)
+    }
+
     fn version(&self) -> i64 {
         let text = format!("{:?} {} {:?}", self.mode, self.force, self.labels);
         // FNV-1a; the same for the same words in every process.

@@ -4,7 +4,7 @@ use model::{
     Area, Degrees, Generation, Group, InstanceId, Leg, LossPolicy, Phase, PlaceMode, Run, Timestamp,
     WorkloadId,
 };
-use tier::Parent;
+use tier::{Leases, Parent, ParentConfig};
 
 use crate::common::*;
 
@@ -226,6 +226,119 @@ fn what_is_pinned_or_waits_stays_on_an_emptied_child() {
     decide(&mut parent, START);
     assert_ne!(parent.place_of(&stays.id).expect("moved").child, first.id);
     assert_eq!(parent.place_of(&pinned.id).expect("stays").child, first.id);
+}
+
+#[test]
+fn a_child_that_says_goodbye_keeps_what_it_holds_for_the_time_of_a_restart() {
+    let mut parent = parent();
+    let mut first = Peer::join(&mut parent, "n1", 8);
+    let (moves, later) = (assignment(1, Run::Running), assignment(2, Run::Running));
+    parent.want(moves.clone());
+    decide(&mut parent, START);
+    first.follow(&mut parent, Phase::Running, START);
+    let second = Peer::join(&mut parent, "n2", 4);
+    let place = parent.place_of(&moves.id).cloned();
+
+    parent.leaving(&first.id, START);
+    parent.link_lost(&first.id, START);
+    assert!(parent.reports()[0].alive && parent.reports()[0].restarting);
+    parent.want(later.clone());
+    let now = pass(&mut parent, START, 2 * LEASE_MS, &[&second]);
+    decide(&mut parent, now);
+    assert_eq!(parent.place_of(&moves.id).cloned(), place);
+    assert_eq!(parent.place_of(&later.id).expect("placed").child, second.id, "it gets nothing new");
+    // Back in time: nothing has happened, and a kill is noticed as ever.
+    first.report(&mut parent, now);
+    assert!(!parent.reports()[0].restarting);
+    parent.link_lost(&first.id, now);
+    let now = pass(&mut parent, now, LEASE_MS, &[&second]);
+    decide(&mut parent, now);
+    assert_eq!(parent.place_of(&moves.id).expect("moved").child, second.id);
+
+    // One that does not come back is lost when the time is over.
+    first.report(&mut parent, now);
+    parent.leaving(&second.id, now);
+    let now = pass(&mut parent, now, tier::STOP_GRACE_MS, &[&first]);
+    decide(&mut parent, now);
+    assert!(!parent.reports()[1].alive && !parent.reports()[1].restarting);
+    assert_eq!(parent.place_of(&moves.id).expect("moved").child, first.id);
+}
+
+#[test]
+fn what_is_pinned_waits_for_its_node_and_ends_only_with_it() {
+    let mut parent = parent();
+    let mut first = Peer::join(&mut parent, "n1", 8);
+    let pinned = with(assignment(1, Run::Running), |spec| spec.constraints.node = Some("n1".to_owned()));
+    parent.want(pinned.clone());
+    decide(&mut parent, START);
+    first.follow(&mut parent, Phase::Running, START);
+    let second = Peer::join(&mut parent, "n2", 8);
+    let place = parent.place_of(&pinned.id).cloned();
+    let now = pass(&mut parent, START, LEASE_MS, &[&second]);
+    decide(&mut parent, now);
+    assert_eq!((phase(&parent, &pinned.id), parent.place_of(&pinned.id).cloned()), (Phase::Lost, place));
+    assert!(!parent.stuck(&pinned.id), "nobody above looks for another place");
+    first.report(&mut parent, now);
+    assert_eq!(phase(&parent, &pinned.id), Phase::Running);
+
+    assert!(!parent.child_drained(&first.id));
+    parent.mode_set(&first.id, PlaceMode::Draining, false);
+    decide(&mut parent, now);
+    assert!(parent.child_drained(&first.id) && parent.reports()[0].remaining[0].pinned);
+    parent.child_remove(&first.id);
+    decide(&mut parent, now);
+    assert!(parent.stuck(&pinned.id));
+}
+
+#[test]
+fn a_child_that_refuses_again_and_again_is_asked_more_and_more_rarely() {
+    let leases = Leases { lease_ms: 3_600_000, gone_grace_ms: LEASE_MS, avoid_ms: AVOID_MS };
+    let config = || ParentConfig { leases, ..ParentConfig::over_zones(1) };
+    let refuse = |parent: &mut Parent, zone: &mut Peer, id: &InstanceId, named: Option<&str>, now| {
+        let Some(place) = parent.place_of(id).cloned() else { return false };
+        let mut seen = model::ObservedInstance::new(id.clone(), place.generation, Phase::Pending);
+        let verdicts = named.map(|node| model::Verdict {
+            candidate: node.to_owned(),
+            outcome: model::Outcome::Rejected { reason: "is full".to_owned() },
+        });
+        seen.explanation = Some(std::sync::Arc::new(model::Explanation {
+            at: now,
+            by: "zone".to_owned(),
+            chosen: None,
+            verdicts: verdicts.into_iter().collect(),
+            others: Vec::new(),
+        }));
+        seen.refused = true;
+        zone.child.observe(seen);
+        zone.report(parent, now);
+        true
+    };
+    let tries = |pinned: bool, named: Option<&str>| {
+        let mut parent = Parent::new(config());
+        let mut zone = Peer::join(&mut parent, "east", 8);
+        let wanted = with(assignment(1, Run::Running), |spec| {
+            spec.constraints.node = pinned.then(|| "n1".to_owned());
+        });
+        parent.want(wanted.clone());
+        let mut count = 0;
+        for second in 0..300 {
+            let now = START.plus_ms(second * 1_000);
+            decide(&mut parent, now);
+            count += usize::from(refuse(&mut parent, &mut zone, &wanted.id, named, now));
+        }
+        // Other members than before: it is asked at once.
+        let now = START.plus_ms(300_000);
+        let facts = model::Facts { members: 7, ..zone.child.facts().clone() };
+        zone.child.facts_set(facts);
+        zone.report(&mut parent, now);
+        decide(&mut parent, now);
+        (count, parent.place_of(&wanted.id).is_some())
+    };
+    assert_eq!(tries(true, None), (1, true), "it does not have that node");
+    let (count, asked) = tries(true, Some("n1"));
+    assert!(asked && (5..=10).contains(&count), "{count}");
+    let (count, asked) = tries(false, None);
+    assert!(asked && (5..=10).contains(&count), "{count}");
 }
 
 #[test]

@@ -58,6 +58,8 @@ struct Job {
     quiet_until: Timestamp,
     /// The longest time for one attempt.
     limit_ms: i64,
+    /// None of its claims is held for too long before.
+    due: Timestamp,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,26 @@ struct Held {
 #[derive(Debug, Default)]
 struct Holder {
     until: Timestamp,
-    claims: BTreeSet<(String, u32)>,
+    /// By job.
+    claims: BTreeMap<String, BTreeSet<u32>>,
+}
+
+impl Holder {
+    fn add(&mut self, job: &str, task: u32) {
+        match self.claims.get_mut(job) {
+            Some(tasks) => drop(tasks.insert(task)),
+            None => drop(self.claims.insert(job.to_owned(), [task].into())),
+        }
+    }
+
+    fn remove(&mut self, job: &str, task: u32) {
+        if let Some(tasks) = self.claims.get_mut(job) {
+            tasks.remove(&task);
+            if tasks.is_empty() {
+                self.claims.remove(job);
+            }
+        }
+    }
 }
 
 /// Times are of one clock that nobody sets.
@@ -110,7 +131,8 @@ impl Queue {
         let quiet_until = resumed_at.map_or(Timestamp(i64::MIN), |now| now.plus_ms(self.lease_ms));
         let claims = BTreeMap::new();
         let lane = lane.to_owned();
-        let entry = Job { lane, graph, ready, claims, is_paused: false, quiet_until, limit_ms };
+        let due = Timestamp(i64::MAX);
+        let entry = Job { lane, graph, ready, claims, is_paused: false, quiet_until, limit_ms, due };
         self.jobs.insert(job.to_owned(), entry);
         self.queue(job);
     }
@@ -119,7 +141,7 @@ impl Queue {
         let Some(entry) = self.jobs.remove(job) else { return };
         for held in entry.claims.into_values() {
             if let Some(holder) = self.holders.get_mut(&held.holder) {
-                holder.claims.remove(&(held.claim.job, held.claim.task));
+                holder.remove(job, held.claim.task);
             }
         }
         self.later.retain(|(_, of, _)| of != job);
@@ -139,7 +161,7 @@ impl Queue {
         entry.claims.retain(|task, held| {
             let is_held = entry.graph.stage(*task) == Some(Stage::Held);
             if !is_held && let Some(holder) = self.holders.get_mut(&held.holder) {
-                holder.claims.remove(&(held.claim.job.clone(), *task));
+                holder.remove(job, *task);
             }
             is_held
         });
@@ -176,19 +198,34 @@ impl Queue {
     /// names and may not hold is returned, and it must stop that. Of an earlier life it keeps what nobody else has.
     pub fn beat(&mut self, holder: &str, holds: &[Claim], now: Timestamp) -> Vec<Claim> {
         let until = now.plus_ms(self.lease_ms);
-        self.holders.entry(holder.to_owned()).or_default().until = until;
-        let named: BTreeSet<(&str, u32)> =
-            holds.iter().map(|claim| (claim.job.as_str(), claim.task)).collect();
-        let forgotten: Vec<(String, u32)> = self.holders[holder]
-            .claims
-            .iter()
-            .filter(|(job, task)| !named.contains(&(job.as_str(), *task)))
-            .cloned()
-            .collect();
+        let keeper = self.holders.entry(holder.to_owned()).or_default();
+        keeper.until = until;
+        let mut named: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        for claim in holds {
+            named.entry(claim.job.as_str()).or_default().insert(claim.task);
+        }
+        let mut forgotten: Vec<(String, u32)> = Vec::new();
+        for (job, tasks) in &keeper.claims {
+            let said = named.get(job.as_str());
+            let is_unsaid = |task: &&u32| said.is_none_or(|said| !said.contains(task));
+            forgotten.extend(tasks.iter().filter(is_unsaid).map(|task| (job.clone(), *task)));
+        }
         for (job, task) in forgotten {
             self.let_go(&job, task);
         }
         holds.iter().filter(|claim| !self.keeps(holder, claim, now)).cloned().collect()
+    }
+
+    /// A holder shows that it lives, and says nothing of what it holds. Returns whether it is known.
+    pub fn renew(&mut self, holder: &str, now: Timestamp) -> bool {
+        let until = now.plus_ms(self.lease_ms);
+        self.holders.get_mut(holder).map(|holder| holder.until = until).is_some()
+    }
+
+    /// Lets a holder that has not beaten yet in this life keep what it has of an earlier one. Returns whether it may.
+    pub fn adopt(&mut self, holder: &str, claim: &Claim, now: Timestamp) -> bool {
+        self.holders.entry(holder.to_owned()).or_default().until = now.plus_ms(self.lease_ms);
+        self.keeps(holder, claim, now)
     }
 
     fn keeps(&mut self, holder: &str, claim: &Claim, now: Timestamp) -> bool {
@@ -205,8 +242,9 @@ impl Queue {
         let until = now.plus_ms(entry.limit_ms);
         let held = Held { claim: claim.clone(), holder: holder.to_owned(), until };
         entry.claims.insert(claim.task, held);
+        entry.due = entry.due.min(until);
         if let Some(holder) = self.holders.get_mut(holder) {
-            holder.claims.insert((claim.job.clone(), claim.task));
+            holder.add(&claim.job, claim.task);
         }
         true
     }
@@ -237,7 +275,8 @@ impl Queue {
                 let until = now.plus_ms(entry.limit_ms);
                 let held = Held { claim: claim.clone(), holder: holder.to_owned(), until };
                 entry.claims.insert(task, held);
-                keeper.claims.insert((job.clone(), task));
+                entry.due = entry.due.min(until);
+                keeper.add(&job, task);
                 taken.push(claim);
             }
             if !entry.ready.is_empty() {
@@ -258,6 +297,17 @@ impl Queue {
         self.turns.get(lane).is_some_and(|turns| turns.iter().any(open))
     }
 
+    /// Its holder said what came of a task, and the owner keeps that now: until [`Queue::finish`] nobody else gets
+    /// the task, whatever becomes of the holder, which has room for another.
+    pub fn report(&mut self, claim: &Claim) {
+        let held = self.jobs.get(&claim.job).and_then(|entry| entry.claims.get(&claim.task));
+        if let Some(held) = held.filter(|held| held.claim == *claim)
+            && let Some(holder) = self.holders.get_mut(&held.holder)
+        {
+            holder.remove(&claim.job, claim.task);
+        }
+    }
+
     pub fn finish(&mut self, claim: &Claim, outcome: Outcome, now: Timestamp) -> Finish {
         let Some(entry) = self.jobs.get_mut(&claim.job) else { return Finish::Late };
         if entry.claims.get(&claim.task).is_none_or(|held| held.claim != *claim) {
@@ -266,7 +316,7 @@ impl Queue {
         if let Some(held) = entry.claims.remove(&claim.task)
             && let Some(holder) = self.holders.get_mut(&held.holder)
         {
-            holder.claims.remove(&(claim.job.clone(), claim.task));
+            holder.remove(&claim.job, claim.task);
         }
         match outcome {
             Outcome::Done => {
@@ -293,22 +343,29 @@ impl Queue {
             .map(|(name, _)| name.clone())
             .collect();
         let lost = silent.iter().flat_map(|holder| self.leave(holder)).collect();
-        let held = self.jobs.values().flat_map(|job| job.claims.values());
-        let late = held.filter(|held| held.until <= now).map(|held| held.claim.clone()).collect();
+        let mut late = Vec::new();
+        for job in self.jobs.values_mut().filter(|job| job.due <= now) {
+            late.extend(job.claims.values().filter(|held| held.until <= now).map(|held| held.claim.clone()));
+            job.due = job.claims.values().map(|held| held.until).min().unwrap_or(Timestamp(i64::MAX));
+        }
         (lost, late)
     }
 
     /// A holder goes; what it held is for others.
     pub fn leave(&mut self, holder: &str) -> Vec<Claim> {
         let Some(gone) = self.holders.remove(holder) else { return Vec::new() };
-        gone.claims.into_iter().filter_map(|(job, task)| self.let_go(&job, task)).collect()
+        let mut lost = Vec::new();
+        for (job, tasks) in gone.claims {
+            lost.extend(tasks.into_iter().filter_map(|task| self.let_go(&job, task)));
+        }
+        lost
     }
 
     fn let_go(&mut self, job: &str, task: u32) -> Option<Claim> {
         let entry = self.jobs.get_mut(job)?;
         let held = entry.claims.remove(&task)?;
         if let Some(holder) = self.holders.get_mut(&held.holder) {
-            holder.claims.remove(&(job.to_owned(), task));
+            holder.remove(job, task);
         }
         entry.graph.release(task);
         entry.ready.push_front(task);
@@ -316,8 +373,9 @@ impl Queue {
         Some(held.claim)
     }
 
-    /// Makes those ready whose time for another try came.
-    fn mature(&mut self, now: Timestamp) {
+    /// Makes those ready whose time for another try came. Returns whether there were any.
+    pub fn mature(&mut self, now: Timestamp) -> bool {
+        let mut any = false;
         while let Some(first) = self.later.first()
             && first.0 <= now
             && let Some((_, job, task)) = self.later.pop_first()
@@ -327,8 +385,10 @@ impl Queue {
             {
                 entry.ready.push_back(task);
                 self.queue(&job);
+                any = true;
             }
         }
+        any
     }
 
     /// When something happens if nobody comes before.
@@ -340,20 +400,49 @@ impl Queue {
         later.into_iter().chain(holders).chain(claims).chain(quiet).min()
     }
 
+    /// Whether somebody does a task under this claim.
+    pub fn is_held(&self, claim: &Claim) -> bool {
+        self.holder(claim).is_some()
+    }
+
+    /// Who does a task under this claim.
+    pub fn holder(&self, claim: &Claim) -> Option<&str> {
+        let held = self.jobs.get(&claim.job)?.claims.get(&claim.task)?;
+        (held.claim == *claim).then_some(held.holder.as_str())
+    }
+
+    /// How many tasks of a lane a holder has.
+    pub fn held(&self, holder: &str, lane: &str) -> usize {
+        let claims = self.holders.get(holder).into_iter().flat_map(|holder| &holder.claims);
+        let own = claims.filter(|(job, _)| self.jobs.get(*job).is_some_and(|job| job.lane == lane));
+        own.map(|(_, tasks)| tasks.len()).sum()
+    }
+
+    /// How many tasks a holder has in all.
+    pub fn held_all(&self, holder: &str) -> usize {
+        self.holders.get(holder).map_or(0, |holder| holder.claims.values().map(BTreeSet::len).sum())
+    }
+
     pub fn progress(&self, job: &str) -> Option<Progress> {
         self.jobs.get(job).map(|job| job.graph.progress())
     }
 
     pub fn load(&self, lane: &str) -> Load {
-        let mut load = Load::default();
-        for job in self.jobs.values().filter(|job| job.lane == lane) {
+        self.loads().remove(lane).unwrap_or_default()
+    }
+
+    /// How much there is to do in each lane that has a job.
+    pub fn loads(&self) -> BTreeMap<&str, Load> {
+        let mut loads: BTreeMap<&str, Load> = BTreeMap::new();
+        for job in self.jobs.values() {
+            let load = loads.entry(&job.lane).or_default();
             let progress = job.graph.progress();
             let ready = if job.is_paused { 0 } else { job.ready.len() as u32 };
             load.ready += ready;
             load.held += progress.held;
             load.waiting += progress.waiting + progress.ready - ready;
         }
-        load
+        loads
     }
 }
 
@@ -423,6 +512,26 @@ mod tests {
         assert!(queue.has("acme", at(5_003)));
         // The silent one is back and says what it believes to hold.
         assert_eq!(queue.beat("p1", std::slice::from_ref(&first), at(6_000)), [first]);
+    }
+
+    #[test]
+    fn what_is_reported_is_not_given_to_others_whatever_becomes_of_its_holder() {
+        let mut queue = queue();
+        queue.add("job", "acme", flat(3), LIMIT, None);
+        let taken = queue.take("acme", "p1", 3, at(0));
+        taken[..2].iter().for_each(|claim| queue.report(claim));
+        assert_eq!(queue.held("p1", "acme"), 1, "whoever reported has room");
+        assert!(queue.beat("p1", &taken[..1], at(1)).is_empty(), "it may still be named");
+        assert_eq!(one(&mut queue, "p2", 1).task, 2, "what was neither named nor reported is for others");
+        queue.beat("p2", &[], at(4_000));
+        assert_eq!(queue.lapse(at(5_001)), (vec![], vec![]));
+        assert_eq!(queue.finish(&taken[0], Outcome::Done, at(5_002)), Finish::Taken);
+        assert_eq!(queue.finish(&taken[1], Outcome::Again(0), at(5_002)), Finish::Taken);
+        let again = queue.take("acme", "p2", 9, at(5_003));
+        assert_eq!(
+            again.iter().map(|claim| (claim.task, claim.attempt)).collect::<Vec<_>>(),
+            [(2, 3), (1, 2)]
+        );
     }
 
     #[test]

@@ -28,12 +28,17 @@ fn at(path: &Path, error: std::io::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 
-/// Sends a file. `-` is not a file: see [`put_stream`].
+/// Sends a file. `-` is not a file: see [`put_stdin`].
 pub async fn put_file(s3: &Client, from: &Path, to: &Place, headers: Vec<(String, String)>) -> Result<u64> {
     let meta = tokio::fs::metadata(from).await.map_err(|error| at(from, error))?;
     if meta.is_dir() {
         return Err(Failure::new(format!("{} is a folder", from.display()))
             .hint(format!("banyan object sync {} s3://{to}", from.display())));
+    }
+    if !meta.is_file() {
+        // A pipe or a device does not know its length.
+        let file = tokio::fs::File::open(from).await.map_err(|error| at(from, error))?;
+        return put_stream(s3, file, to, headers).await;
     }
     let length = meta.len();
     let sent = Arc::new(AtomicU64::new(0));
@@ -137,7 +142,15 @@ async fn read(from: &Path, offset: u64, length: u64) -> Result<Bytes> {
 
 /// Sends standard input, in parts unless it is short.
 pub async fn put_stdin(s3: &Client, to: &Place, headers: Vec<(String, String)>) -> Result<u64> {
-    let mut input = tokio::io::stdin();
+    put_stream(s3, tokio::io::stdin(), to, headers).await
+}
+
+async fn put_stream(
+    s3: &Client,
+    mut input: impl tokio::io::AsyncRead + Unpin,
+    to: &Place,
+    headers: Vec<(String, String)>,
+) -> Result<u64> {
     let mut upload = None;
     let mut etags = Vec::new();
     let mut total = 0;

@@ -9,6 +9,8 @@ use crate::failure::{Failure, Result};
 
 /// Largest file of a definition, a layout or a list of nodes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The provider that every cloud has: its own instances.
+const OWN: &str = "banyan";
 /// Most files of a catalogue.
 const FILES_MAX: usize = 100_000;
 
@@ -47,6 +49,15 @@ pub fn read(folder: &Path) -> Result<(Catalogue, Vec<Unread>)> {
         let message = format!("{} holds no definitions", folder.display());
         return Err(Failure::new(message).hint(format!("they are JSON files in {}", folders.join(", "))));
     }
+    // A server has it without being told.
+    let is_meant = catalogue.hardwaretypes.values().any(|kind| kind.flavor(OWN).is_some())
+        || catalogue.imagetypes.values().any(|kind| kind.image(OWN).is_some());
+    if is_meant && !catalogue.providers.contains_key(OWN) {
+        catalogue.add(Kind::Provider, serde_json::json!({"name": OWN, "providertype": OWN}))?;
+        if !catalogue.providertypes.is_empty() && !catalogue.providertypes.contains_key(OWN) {
+            catalogue.add(Kind::ProviderType, serde_json::json!({"name": OWN}))?;
+        }
+    }
     Ok((catalogue, unread))
 }
 
@@ -72,7 +83,7 @@ fn add(catalogue: &mut Catalogue, kind: Kind, file: &Path) -> Result<()> {
 }
 
 /// The JSON files of a folder by name; none when there is no such folder.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

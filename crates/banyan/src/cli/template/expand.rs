@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use template::expand::{Nodes, Scope, text};
+use template::expand::{EXPANDED_MAX, Nodes, Scope, text};
 
 use super::catalogue;
 use crate::failure::{Failure, Result};
@@ -46,7 +46,8 @@ pub fn run(format: Format, args: &Arguments) -> Result<()> {
         None => place(Failure::from(error)),
     })?;
     let this = nodes.get(&args.this)?;
-    let expanded = text(&args.text, Scope { nodes: &nodes, this, owner: args.owner.as_deref() })?;
+    let scope = Scope { nodes: &nodes, this, owner: args.owner.as_deref() };
+    let expanded = text(&args.text, scope, EXPANDED_MAX)?;
     match format {
         Format::Json | Format::Yaml => {
             output::item(format, &json!({ "text": expanded }), "", |_, _| Vec::new())

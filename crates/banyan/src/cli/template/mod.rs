@@ -1,6 +1,6 @@
 //! `banyan template solve|plan|check|expand`: clusters from templates without a server, for authors and their CI.
 
-mod catalogue;
+pub mod catalogue;
 mod check;
 mod expand;
 mod plan;

@@ -38,9 +38,10 @@ pub(in crate::engine) struct Carrier {
 }
 
 impl Carrier {
-    pub fn new(depot: &Arc<Depot>, id: BlobId, file: Arc<File>) -> Self {
+    pub fn new(depot: &Arc<Depot>, id: BlobId, file: Arc<File>) -> Result<Self, EngineError> {
+        depot.check_entered()?;
         let cargo = Cargo::new(depot, id);
-        Self { going: VecDeque::new(), upload: None, cargo, file, arrived: Vec::new(), sent: 0 }
+        Ok(Self { going: VecDeque::new(), upload: None, cargo, file, arrived: Vec::new(), sent: 0 })
     }
 
     /// The file has grown to `end`. Waits while the depot is behind.

@@ -83,7 +83,7 @@ pub(in crate::engine) async fn fetch(
         let bytes = depot.run(depot.bytes(&reader.layout, run, place.start..crcs.end)).await?;
         let at = |offset: u64| usize::try_from(offset - place.start).unwrap_or(0);
         let (chunks, crcs) = (bytes.slice(..at(place.end)), bytes.slice(at(crcs.start)..));
-        reader.layout.check(&chunks, &crcs)?;
+        reader.layout.check(all.start, &chunks, &crcs)?;
         let content = reader.layout.content(&all, &range, chunks);
         return Ok(stream::iter([content]).boxed());
     }
@@ -97,7 +97,7 @@ pub(in crate::engine) async fn fetch(
         async move {
             let layout = &reader.layout;
             let bytes = reader.depot.run(reader.depot.bytes(layout, run, layout.place(&chunks))).await?;
-            layout.check(&bytes, &crcs)?;
+            layout.check(chunks.start, &bytes, &crcs)?;
             layout.content(&chunks, &range, bytes)
         }
     });
@@ -117,7 +117,7 @@ pub(in crate::engine) fn verify(
         let chunks = first..(first + CHUNKS_MIN as u64).min(all.end);
         let bytes = depot.wait(depot.bytes(layout, run, layout.place(&chunks)))?;
         let at = |chunk: u64| usize::try_from(chunk * 4).unwrap_or(0);
-        layout.check(&bytes, &crcs[at(chunks.start)..at(chunks.end)])?;
+        layout.check(chunks.start, &bytes, &crcs[at(chunks.start)..at(chunks.end)])?;
         each(bytes.len() as u64)?;
     }
     Ok(())

@@ -23,7 +23,7 @@ mod porter;
 use std::future::Future;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use bytes::Bytes;
@@ -65,8 +65,21 @@ pub(super) struct Depot {
     stop: CancellationToken,
     parts: Arc<Semaphore>,
     readers: AtomicUsize,
+    /// Whether the prefix is known to be ours. Nothing is written before.
+    entered: AtomicBool,
+    /// What was wrong when it was last asked for something.
+    trouble: Mutex<Option<String>>,
     /// What was put there and is not wanted.
     litter: Mutex<Vec<Litter>>,
+}
+
+/// Where large blobs lie, and how it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayState {
+    /// For people.
+    pub place: String,
+    /// Why it cannot be used now.
+    pub trouble: Option<String>,
 }
 
 /// Who has the say under a prefix.
@@ -94,6 +107,31 @@ impl Depot {
         self.write
     }
 
+    pub fn state(&self) -> GatewayState {
+        let trouble = self.trouble.lock().expect("no panic under this lock").clone();
+        GatewayState { place: format!("{}, under {}/", self.name, self.prefix), trouble }
+    }
+
+    fn note<T>(&self, done: Result<T, EngineError>) -> Result<T, EngineError> {
+        let trouble = match &done {
+            Ok(_) => None,
+            Err(EngineError::Away(reason)) => Some(reason.clone()),
+            // It answered.
+            Err(_) => return done,
+        };
+        *self.trouble.lock().expect("no panic under this lock") = trouble;
+        done
+    }
+
+    /// Whether something may be put there.
+    fn check_entered(&self) -> Result<(), EngineError> {
+        if self.entered.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let trouble = self.state().trouble.unwrap_or_else(|| "it has not answered yet".to_owned());
+        Err(EngineError::Away(trouble))
+    }
+
     fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().expect("there until it is dropped")
     }
@@ -112,7 +150,8 @@ impl Depot {
         work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
         let task = AbortOnDropHandle::new(self.runtime().spawn(work));
-        task.await.map_err(|error| EngineError::Away(error.to_string()))?
+        let done = task.await.map_err(|error| EngineError::Away(error.to_string()));
+        self.note(done.flatten())
     }
 
     /// The same for a thread that may block. Ends with the engine.
@@ -129,7 +168,7 @@ impl Depot {
             };
             let _ = reply.send(done);
         });
-        answer.recv().map_err(|_| EngineError::Stopped)?
+        self.note(answer.recv().map_err(|_| EngineError::Stopped).flatten())
     }
 
     /// So many bytes of a blob, which is `length` long.
@@ -227,6 +266,15 @@ fn failure(error: &object_store::Error) -> Failure {
             Failure::Range
         }
         _ => Failure::Other,
+    }
+}
+
+/// Whether it was refused by somebody who was there, and would be again.
+fn is_refusal(error: &object_store::Error) -> bool {
+    use object_store::Error;
+    match error {
+        Error::NotFound { .. } | Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => true,
+        error => error.to_string().contains("status code: 4"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path as Folder;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::super::api::EngineError;
-use super::{Depot, Failure, Owner, PARTS_AT_ONCE, away, failure, reason};
+use super::{Depot, Failure, Owner, PARTS_AT_ONCE, away, failure, is_refusal, reason};
 use crate::config::Gateway;
 
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ impl Depot {
             )));
         }
         let uploads = data.join("uploads");
-        std::fs::create_dir_all(&uploads)?;
+        let was_here = uploads.exists();
         let run: u64 = rand::random();
         let store =
             hex::encode(&Sha256::digest([b"banyan store".as_slice(), &salt.to_le_bytes()].concat())[..16]);
@@ -64,29 +64,60 @@ impl Depot {
             stop: CancellationToken::new(),
             parts: Arc::new(Semaphore::new(PARTS_AT_ONCE)),
             readers: AtomicUsize::new(0),
+            entered: AtomicBool::new(false),
+            trouble: Mutex::default(),
             litter: Mutex::default(),
         };
-        depot.probe()?;
-        depot.claim()?;
-        depot.uploads_left()?;
+        match depot.enter() {
+            Ok(()) => {}
+            // It was good before: the rest of the store does not wait for it.
+            Err(EngineError::Away(reason)) if was_here => {
+                tracing::error!(reason, depot = depot.name, "large objects cannot be used until it answers");
+            }
+            Err(EngineError::Away(reason)) => return Err(EngineError::Gateway(reason)),
+            Err(error) => return Err(error),
+        }
         Ok(Arc::new(depot))
     }
 
-    /// Lists, writes, reads and deletes.
-    fn probe(&self) -> Result<(), EngineError> {
+    /// Tries what will be asked for and takes the prefix, once.
+    pub(super) fn enter(&self) -> Result<(), EngineError> {
+        if self.entered.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let keeps_versions = self.probe()?;
+        if keeps_versions && !self.uploads.exists() {
+            return Err(EngineError::Gateway(format!(
+                "the {} keeps versions, so that nothing deleted there would ever be gone; suspend its versioning or name another bucket",
+                self.name
+            )));
+        }
+        if keeps_versions {
+            tracing::warn!(depot = self.name, "the bucket keeps versions: what is deleted there is not gone");
+        }
+        self.claim()?;
+        std::fs::create_dir_all(&self.uploads)?;
+        self.uploads_left()?;
+        self.entered.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Lists, writes, reads and deletes. Whether the bucket keeps versions of what is deleted.
+    fn probe(&self) -> Result<bool, EngineError> {
         let (store, name) = (self.store.clone(), self.name.clone());
         let (folder, path) = (self.path("blobs"), self.path(&format!("probe-{}", self.owner.run)));
         self.wait(async move {
             let cannot = |what: &str, error: &object_store::Error| {
                 let reason = reason(error);
                 let what = if reason.contains("NoSuchBucket") { "is not there" } else { what };
-                EngineError::Gateway(format!("the {name} {what}: {reason}"))
+                let sentence = format!("the {name} {what}: {reason}");
+                if is_refusal(error) { EngineError::Gateway(sentence) } else { EngineError::Away(sentence) }
             };
             let content = Bytes::from(path.to_string());
             let mut names = store.list(Some(&folder));
             names.next().await.transpose().map_err(|error| cannot("cannot be listed", &error))?;
             let put = store.put(&path, PutPayload::from(content.clone())).await;
-            put.map_err(|error| cannot("cannot be written", &error))?;
+            let put = put.map_err(|error| cannot("cannot be written", &error))?;
             let range = store.get_range(&path, 1..content.len() as u64).await;
             let read = range.map_err(|error| cannot("cannot be read", &error))?;
             if read != content.slice(1..) {
@@ -94,7 +125,8 @@ impl Depot {
                     "the {name} gives back other bytes than it was given"
                 )));
             }
-            store.delete(&path).await.map_err(|error| cannot("cannot be deleted from", &error))
+            store.delete(&path).await.map_err(|error| cannot("cannot be deleted from", &error))?;
+            Ok(put.version.is_some_and(|version| version != "null"))
         })
     }
 

@@ -16,13 +16,16 @@ use super::{Depot, blob_named};
 
 /// How long it rests after a failure.
 const REST: Duration = Duration::from_secs(5);
+/// How often it is seen whether the depot is there, if nothing else asks.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
 /// What a crash left is looked for again after so many times the age at which it is seen as such.
 const SWEEP_AGES: u32 = 24;
 
 /// Works until the engine ends.
 pub(in crate::engine) fn run(hand: &Hand, depot: &Arc<Depot>, settle: Duration) {
     let core = &hand.core;
-    let mut porter = Porter { hand, depot, settle, sweep_at: Instant::now() + settle };
+    let mut porter =
+        Porter { hand, depot, settle, sweep_at: Instant::now() + settle, look_at: Instant::now() };
     let mut away = false;
     while !core.signal.rest(if away { core.config.checkpoint.max(REST) } else { core.config.checkpoint }) {
         if core.stopped.load(Ordering::Acquire) {
@@ -40,7 +43,7 @@ pub(in crate::engine) fn run(hand: &Hand, depot: &Arc<Depot>, settle: Duration) 
             }
             Err(error) => {
                 if !std::mem::replace(&mut away, true) {
-                    tracing::warn!(%error, depot = depot.name, "nothing can be removed there; it is tried again");
+                    tracing::warn!(%error, depot = depot.name, "it does not answer; it is tried again");
                 }
             }
         }
@@ -52,10 +55,16 @@ struct Porter<'a> {
     depot: &'a Arc<Depot>,
     settle: Duration,
     sweep_at: Instant,
+    look_at: Instant,
 }
 
 impl Porter<'_> {
     fn work(&mut self) -> Result<(), EngineError> {
+        self.depot.enter()?;
+        if Instant::now() >= self.look_at {
+            self.look_at = Instant::now() + LOOK_EVERY;
+            self.depot.owned()?;
+        }
         self.depot.tidy()?;
         let depot = self.depot;
         reclaim(self.hand, Queue::Remote, |dead| {

@@ -14,11 +14,13 @@ use model::{Error, ErrorKind, Faults, Result, TenantId, shown};
 use serde_json::Value;
 use store::Txn;
 use template::check::{Finding, Level, check};
+use template::entity::PluginType;
 use template::{Catalogue, Kind};
 
 use self::builtin::builtin;
+pub(crate) use self::secret::{is_secret, open as secret_open};
 use super::page::{Query, cut, glob};
-use super::version_check;
+use super::{resource, version_check};
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
 use crate::state::{Row, Snapshot};
@@ -99,6 +101,36 @@ fn built(entities: &BTreeMap<Key, Value>) -> Result<Catalogue> {
 /// The tenant's catalogue, for the solver and the planner.
 pub fn catalogue(snapshot: &Snapshot, tenant: &TenantId) -> Result<Catalogue> {
     built(&entities(snapshot, tenant))
+}
+
+/// What is known of a plugin: as it was written, or as it comes with the software.
+pub(super) fn plugin_type(snapshot: &Snapshot, kind: Kind, name: &str) -> Result<Option<PluginType>> {
+    let written = snapshot.definitions.get(&None).and_then(|all| {
+        let row = all.get(&(kind.folder().to_owned(), name.to_owned()))?;
+        Some(row.entity.clone())
+    });
+    let is_it = |(of, entity): &(Kind, Value)| *of == kind && entity["name"] == name;
+    let found = written.or_else(|| builtin().into_iter().find(is_it).map(|(_, entity)| entity));
+    found.map(template::entity::read).transpose()
+}
+
+/// Makes a transaction fail when the tenant, its catalogue or the plugin types changed meanwhile, and others fail
+/// after it.
+pub(super) fn fenced(txn: Txn, snapshot: &Snapshot, tenant: &TenantId) -> Result<Txn> {
+    let row = snapshot.tenants.get(tenant).ok_or_else(|| Error::not_found("such tenant"))?;
+    let txn = txn.check(kind::TENANT, tenant, Some(row.version));
+    let shared = fence_id(None);
+    let txn = match snapshot.catalogues.get(shared) {
+        Some(version) => txn.check(kind::CATALOGUE, shared, Some(*version)),
+        None => txn,
+    };
+    Ok(fence(txn, snapshot, Some(tenant)))
+}
+
+/// The sealed secrets of a provider.
+pub(crate) fn secrets_of(snapshot: &Snapshot, tenant: &TenantId, provider: &str) -> BTreeMap<String, String> {
+    let rows = rows(snapshot, tenant);
+    rows.get(&(Kind::Provider, provider.to_owned())).map(|row| row.secrets.clone()).unwrap_or_default()
 }
 
 pub fn export(cloud: &Cloud, caller: &Caller) -> Entities {
@@ -293,6 +325,9 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
         change.deleted.push(format!("{}/{}", key.0.folder(), key.1));
     }
     let found = sound(&before, &after)?;
+    for ((kind, name), entity, _) in writes.iter().filter(|write| is_shared(write.0.0)) {
+        resource::plugin_check(&snapshot, *kind, name, Some(&template::entity::read(entity.clone())?))?;
+    }
     change.warnings = found.iter().filter(|one| !is_bad(one)).map(sentence).take(FAULTS_MAX).collect();
     if body.dry_run || (writes.is_empty() && gone.is_empty()) {
         return Ok(change);
@@ -352,16 +387,18 @@ fn said(change: &CatalogueChange) -> String {
 /// Makes the transaction fail when another changed the same catalogue, and others fail after it.
 fn fences<'a>(snapshot: &Snapshot, keys: impl Iterator<Item = &'a Key>, tenant: &TenantId) -> Txn {
     let owners: BTreeSet<Option<TenantId>> = keys.map(|key| owner(key.0, tenant)).collect();
-    owners.iter().fold(Txn::new(), |txn, owner| {
-        let id = fence_id(owner.as_ref());
-        let body = encode(&crate::tables::CatalogueRecord::default());
-        match snapshot.catalogues.get(id) {
-            Some(version) => {
-                txn.check(kind::CATALOGUE, id, Some(*version)).put(kind::CATALOGUE, id, None, None, body)
-            }
-            None => txn.insert(kind::CATALOGUE, id, None, None, body),
+    owners.iter().fold(Txn::new(), |txn, owner| fence(txn, snapshot, owner.as_ref()))
+}
+
+fn fence(txn: Txn, snapshot: &Snapshot, owner: Option<&TenantId>) -> Txn {
+    let id = fence_id(owner);
+    let body = encode(&crate::tables::CatalogueRecord::default());
+    match snapshot.catalogues.get(id) {
+        Some(version) => {
+            txn.check(kind::CATALOGUE, id, Some(*version)).put(kind::CATALOGUE, id, None, None, body)
         }
-    })
+        None => txn.insert(kind::CATALOGUE, id, None, None, body),
+    }
 }
 
 fn put(txn: Txn, record: &DefinitionRecord, before: Option<&Row<DefinitionRecord>>) -> Txn {
@@ -423,6 +460,12 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, kind: &str, name: &str, seen
     after.remove(&key);
     sound(&before, &after)
         .map_err(|error| Error::conflict(format!("the {kind} '{name}' is in use: {}", error.message)))?;
+    if is_shared(kind) {
+        // One that was written may have hidden one that comes with the software.
+        let is_it = |(of, entity): &(Kind, Value)| *of == kind && entity["name"] == name;
+        let then = builtin().into_iter().find(is_it).map(|(_, entity)| template::entity::read(entity));
+        resource::plugin_check(&snapshot, kind, name, then.transpose()?.as_ref())?;
+    }
     let txn = remove(fences(&snapshot, [&key].into_iter(), &caller.tenant), row);
     let txn = journal(txn, cloud, caller, format!("{}/{name} deleted", kind.folder()));
     cloud.state.commit(txn).await.map(drop)

@@ -22,8 +22,19 @@ fn context(tenant: Option<&TenantId>, name: &str, field: &str) -> String {
     format!("provider {} {name} {field}", tenant.map_or("-", TenantId::as_str))
 }
 
+/// A secret of a provider of this tenant.
+pub fn open(
+    cloud: &Cloud,
+    tenant: &TenantId,
+    name: &str,
+    field: &str,
+    sealed: &str,
+) -> Result<zeroize::Zeroizing<Vec<u8>>> {
+    cloud.master.unseal(&context(Some(tenant), name, field), sealed)
+}
+
 /// Whether a field is secret; `kind` is the provider's type, where somebody described it.
-fn is_secret(kind: Option<&PluginType>, field: &str) -> bool {
+pub fn is_secret(kind: Option<&PluginType>, field: &str) -> bool {
     ALWAYS.contains(&field) || kind.is_some_and(|kind| kind.is_secret(field))
 }
 

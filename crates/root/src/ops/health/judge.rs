@@ -110,7 +110,7 @@ pub fn disk(space: Result<(u64, u64), model::Error>, at: Timestamp) -> Check {
 /// The object store: whether it takes changes, has room, is sound, and is rid of its events.
 pub fn objects(found: Result<Condition, model::Error>, at: Timestamp) -> Vec<Check> {
     let check = |light, message: String| Check::new("objects", "root", light, message, at);
-    let Condition { total, stats, outbox } = match found {
+    let Condition { total, stats, outbox, gateway } = match found {
         Ok(found) => found,
         Err(error) => return vec![check(Light::Red, error.message)],
     };
@@ -121,6 +121,10 @@ pub fn objects(found: Result<Condition, model::Error>, at: Timestamp) -> Vec<Che
             "the store stopped after a failure to write; it is read, and takes no changes".to_owned();
         let hint = "see the log and the disk's health, then restart this root server: it goes on from what is on the disk";
         checks.push(check(Light::Red, message).hint(hint));
+    }
+    if let Some((place, trouble)) = gateway.and_then(|found| Some((found.place, found.trouble?))) {
+        let message = format!("the store behind this one does not answer ({place}): {trouble}");
+        checks.push(check(Light::Red, message).hint("large objects cannot be read or put until it does"));
     }
     if stats.is_full() {
         let message = format!("its disk is full: {} MiB free, all of them kept for deletes", mib(stats.free));
@@ -135,7 +139,10 @@ pub fn objects(found: Result<Condition, model::Error>, at: Timestamp) -> Vec<Che
         checks.push(check(Light::Yellow, message).hint("make room on the disk of its data folder"));
     }
     if stats.damaged > 0 {
-        let message = format!("{} pieces of objects do not match their checksums", stats.damaged);
+        let message = match stats.damaged {
+            1 => "1 piece of an object does not match its checksum".to_owned(),
+            count => format!("{count} pieces of objects do not match their checksums"),
+        };
         checks.push(
             check(Light::Red, message)
                 .hint("banyan object-store damage; put those objects anew or delete them"),

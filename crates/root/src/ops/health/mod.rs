@@ -1,6 +1,7 @@
 //! How the platform itself is: root's own checks, each zone's link, lease, clock and certificate, what
 //! each zone says of itself and its nodes, and what is stuck. [`judge`] holds the limits.
 
+mod cluster;
 pub mod judge;
 
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ pub async fn report(cloud: &Cloud) -> PlatformHealth {
         .collect::<Vec<_>>();
     let (mut checks, zones) = futures::join!(root_checks(cloud, at), zones);
     checks.extend(zones.into_iter().flatten());
+    checks.extend(cluster::checks(cloud, &snapshot, at));
     checks.extend(stuck_checks(&cloud.healer.stuck(cloud.steady()), &snapshot, at));
     let (light, checks) = judge::sorted(checks);
     PlatformHealth { light, at, checks }

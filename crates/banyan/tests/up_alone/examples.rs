@@ -1,0 +1,155 @@
+//! The clusters of examples/clusters on real machines: made, used from outside, hurt, changed, deleted.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::support::cluster::{machines, nodes};
+use crate::support::{Cloud, text, until};
+
+fn home() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Made once, from Debian's mirror.
+fn image() -> PathBuf {
+    let file = home().join("target/cluster-image.tar");
+    if !file.exists() {
+        let made = Command::new(home().join("scripts/cluster-image.sh")).arg(&file).output().unwrap();
+        assert!(made.status.success(), "{}", text(&made.stderr));
+    }
+    file
+}
+
+/// The addresses of the machines that carry a service.
+fn carriers(cloud: &Cloud, cluster: &str, service: &str) -> Vec<String> {
+    let of = |node: &api::ClusterNode| node.services.iter().any(|name| name.as_str() == service);
+    nodes(cloud, cluster)
+        .iter()
+        .filter(|node| of(node))
+        .map(|node| node.addresses["access_v4"].clone())
+        .collect()
+}
+
+fn page(address: &str) -> Option<String> {
+    let mut socket = TcpStream::connect((address, 80)).ok()?;
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+    let mut said = String::new();
+    socket.read_to_string(&mut said).ok()?;
+    let (head, body) = said.split_once("\r\n\r\n")?;
+    head.contains(" 200 ").then(|| body.trim().to_owned())
+}
+
+/// All pages that the load balancer shows in turn.
+fn pages(balancer: &str) -> std::collections::BTreeSet<String> {
+    (0..12).filter_map(|_| page(balancer)).collect()
+}
+
+fn query(address: &str, line: &str) -> Result<String, String> {
+    let done = Command::new("psql")
+        .args(["-h", address, "-U", "postgres", "-Atqc", line])
+        .env("PGPASSWORD", "secret7")
+        .env("PGCONNECT_TIMEOUT", "5")
+        .output()
+        .expect("psql is missing: apt-get install postgresql-client");
+    if done.status.success() { Ok(text(&done.stdout).trim().to_owned()) } else { Err(text(&done.stderr)) }
+}
+
+fn web(cloud: &Cloud) {
+    cloud.good(&["cluster", "create", "web", "--template", "web-tier", "--size", "3"]);
+    let balancer = carriers(cloud, "web", "haproxy").remove(0);
+    until("both are asked", || (pages(&balancer).len() == 2).then_some(()));
+    cloud.good(&["cluster", "expand", "web", "4"]);
+    cloud.good(&["cluster", "configure", "web", "--set", "web.text=good day", "--no-restart"]);
+    until("the new one is asked too", || {
+        let seen = pages(&balancer);
+        (seen.len() == 3 && seen.iter().all(|page| page.starts_with("good day"))).then_some(())
+    });
+    cloud.good(&["cluster", "ssh", "web", "nginx", "--", "kill $(cat /run/nginx/banyan.pid)"]);
+    until("the dead one is passed over", || {
+        let shown: Vec<_> = (0..12).map(|_| page(&balancer)).collect();
+        shown.iter().all(Option::is_some).then_some(())
+    });
+    cloud.good(&["cluster", "upgrade", "web", "nginx"]);
+    until("all are back", || (pages(&balancer).len() == 3).then_some(()));
+    cloud.good(&["cluster", "delete", "web"]);
+}
+
+fn postgres(cloud: &Cloud) {
+    let set = "postgres.password=secret7";
+    cloud.good(&["cluster", "create", "pg", "--template", "postgres", "--size", "3", "--set", set]);
+    let proxy = carriers(cloud, "pg", "postgres-proxy").remove(0);
+    let written = |line: &str| until("a write goes through the proxy", || query(&proxy, line).ok());
+    written("create table t (x int); insert into t values (7)");
+    cloud.good(&["cluster", "expand", "pg", "4"]);
+    cloud.good(&["cluster", "configure", "pg", "--no-restart"]);
+    let replicas = carriers(cloud, "pg", "postgres-replica");
+    assert_eq!(replicas.len(), 2);
+    for replica in &replicas {
+        until("the replica follows", || {
+            (query(replica, "select x, pg_is_in_recovery() from t").as_deref() == Ok("7|t")).then_some(())
+        });
+    }
+    cloud.good(&["cluster", "upgrade", "pg", "postgres-replica"]);
+    // The primary dies, a replica takes its place, and writes go there.
+    cloud.good(&["cluster", "ssh", "pg", "postgres-primary", "--", "pkill -9 -u postgres"]);
+    let promote = r#"cd / && su postgres -s /bin/sh -c "$(ls -d /usr/lib/postgresql/*/bin)/pg_ctl -D /srv/postgres -w promote""#;
+    cloud.good(&["cluster", "ssh", "pg", "postgres-replica", "--", promote]);
+    written("insert into t values (8)");
+    assert_eq!(query(&proxy, "select sum(x) from t").as_deref(), Ok("15"));
+    // The one that died is not let back in as a second primary.
+    let back = cloud.run(&["cluster", "start", "pg", "postgres-primary"]);
+    assert!(!back.status.success());
+    let said = format!("{}{}", text(&back.stdout), text(&back.stderr));
+    assert!(said.contains("is the primary now"), "{said}");
+    assert_eq!(query(&proxy, "select count(*) from t").as_deref(), Ok("2"));
+    cloud.good(&["cluster", "delete", "pg"]);
+}
+
+fn etcd(cloud: &Cloud) {
+    let ask = |node: &str, line: &str| {
+        cloud.good(&["cluster", "ssh", "kv", node, "--", &format!("ETCDCTL_API=3 etcdctl {line}")])
+    };
+    cloud.good(&["cluster", "create", "kv", "--template", "etcd", "--size", "3"]);
+    ask("1000", "put name banyan");
+    assert_eq!(ask("1002", "get --print-value-only name").trim(), "banyan");
+    cloud.good(&["cluster", "ssh", "kv", "1001", "--", "kill -9 $(cat /run/etcd.pid)"]);
+    // Another leader may have to be chosen first.
+    until("a write goes through", || {
+        let put = ["cluster", "ssh", "kv", "1000", "--", "ETCDCTL_API=3 etcdctl put name fig"];
+        cloud.run(&put).status.success().then_some(())
+    });
+    assert_eq!(ask("1002", "get --print-value-only name").trim(), "fig");
+    cloud.good(&["cluster", "start", "kv"]);
+    cloud.good(&["cluster", "expand", "kv", "4"]);
+    until("the new member is one", || (ask("1003", "member list").lines().count() == 4).then_some(()));
+    cloud.good(&["cluster", "upgrade", "kv", "etcd", "--batch", "1"]);
+    until("it is read everywhere", || {
+        (ask("1003", "get --print-value-only name").trim() == "fig").then_some(())
+    });
+    cloud.good(&["cluster", "shrink", "kv", "3"]);
+    until("the one that left is no member", || {
+        (ask("1000", "member list").lines().count() == 3).then_some(())
+    });
+    assert_eq!(ask("1002", "get --print-value-only name").trim(), "fig");
+    cloud.good(&["cluster", "delete", "kv"]);
+}
+
+#[test]
+fn the_example_clusters_work() {
+    let image = image();
+    let cloud = Cloud::start(&[]);
+    cloud.good(&["image", "import", "debian12-cluster", image.to_str().unwrap()]);
+    let folder = home().join("examples/clusters");
+    cloud.good(&["template", "check", folder.to_str().unwrap()]);
+    cloud.good(&["catalogue", "apply", "-f", folder.to_str().unwrap()]);
+    web(&cloud);
+    postgres(&cloud);
+    etcd(&cloud);
+    for cluster in ["web", "pg", "kv"] {
+        assert_eq!(machines(&cloud, cluster), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,70 @@
+//! A cluster on instances of this cloud, from the catalogue to the last machine: made, seen to serve, changed,
+//! entered, deleted, with nothing left.
+
+use serde_json::json;
+
+use crate::support::cluster::{catalogue, machines, nodes, page};
+use crate::support::{Cloud, image, says, text, until};
+
+#[test]
+fn a_cluster_lives_on_instances_and_leaves_nothing() {
+    let cloud = Cloud::shared();
+    let tar = cloud.home.join("cluster.tar");
+    std::fs::write(&tar, image::machine()).unwrap();
+    cloud.good(&["image", "import", "cluster-machine", tar.to_str().unwrap()]);
+    let folder = cloud.home.join("catalogue");
+    catalogue(&folder, "cluster-machine");
+    let folder = folder.to_str().unwrap();
+    says(&cloud.good(&["catalogue", "apply", "-f", folder]), &["services/page: created"]);
+    assert_eq!(cloud.good(&["catalogue", "apply", "-f", folder]), "", "nothing is new");
+    let preview = cloud.json(&["cluster", "solve", "--template", "site", "--size", "2"]);
+    assert_eq!((&preview["layout"][0]["count"], &preview["tasks"]["CREATE"]), (&json!(2), &json!(2)));
+
+    let made = cloud.json(&["cluster", "create", "shop", "--template", "site", "--size", "2"]);
+    assert_eq!(made["status"], "active", "{made:#}\n{}", cloud.log());
+    let two = nodes(&cloud, "shop");
+    let addresses: Vec<String> = two.iter().map(|node| node.addresses["access_v4"].clone()).collect();
+    assert_eq!(addresses.len(), 2);
+    addresses.iter().for_each(|at| assert_eq!(page(at).as_deref(), Some("hello of 2"), "{at}"));
+    assert_eq!(machines(&cloud, "shop").len(), 2);
+    says(&cloud.good(&["cluster", "get", "shop"]), &["active", "1000", "page"]);
+    says(&cloud.good(&["cluster", "logs", "shop", "1000"]), &["CREATE", "INSTALL page", "complete"]);
+    says(&cloud.good(&["provisioner", "list"]), &["local", "connected"]);
+    let entered = cloud.run(&["cluster", "ssh", "shop", "1000", "--", "hostname && exit 3"]);
+    assert_eq!(entered.status.code(), Some(3), "{}", text(&entered.stderr));
+    assert_eq!(text(&entered.stdout).trim(), two[0].hostname.split('.').next().unwrap());
+
+    cloud.good(&["cluster", "expand", "shop", "3"]);
+    let three = nodes(&cloud, "shop");
+    assert_eq!(three.len(), 3);
+    assert_eq!(three[0].provider_id, two[0].provider_id, "what stands stays");
+    let new = &three[2].addresses["access_v4"];
+    assert_eq!(page(new).as_deref(), Some("hello of 3"));
+    cloud.good(&["cluster", "configure", "shop", "--set", "page.text=good day"]);
+    for node in &three {
+        let at = &node.addresses["access_v4"];
+        until("the page is the new one", || page(at).filter(|said| said == "good day of 3"));
+    }
+    cloud.good(&["cluster", "stop", "shop", "page"]);
+    assert_eq!(page(new), None, "it is stopped");
+    cloud.good(&["cluster", "start", "shop"]);
+    cloud.good(&["cluster", "restart", "shop", "page"]);
+    cloud.good(&["cluster", "upgrade", "shop", "--batch", "2"]);
+    assert_eq!(page(new).as_deref(), Some("good day of 3"));
+    says(&cloud.good(&["cluster", "watch", "shop"]), &["1002  START page  complete"]);
+    says(&cloud.good(&["cluster", "jobs", "shop"]), &["complete"]);
+    assert_eq!(cloud.good(&["cluster", "services", "shop"]), "page\n");
+    cloud.good(&["cluster", "shrink", "shop", "2"]);
+    assert_eq!((nodes(&cloud, "shop").len(), machines(&cloud, "shop").len()), (2, 2));
+    says(&cloud.bad(&["cluster", "expand", "shop", "9"]), &["5"]);
+
+    cloud.good(&["cluster", "delete", "shop"]);
+    assert_eq!(machines(&cloud, "shop"), Vec::<String>::new());
+    // One that cannot be made takes its machines with it.
+    let failed = cloud.run(&["cluster", "create", "doom", "--template", "doomed", "--size", "1"]);
+    says(&text(&failed.stderr), &["install broken on", "it cannot be"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(machines(&cloud, "doom"), Vec::<String>::new());
+    cloud.good(&["cluster", "delete", "doom", "--ignore-missing"]);
+    cloud.good(&["image", "delete", "cluster-machine"]);
+}

@@ -1,0 +1,115 @@
+//! Which addresses a webhook may have.
+//!
+//! Whoever may set events up in a bucket makes the store send requests. They must not reach what only the store's
+//! own machine can reach: its loopback, and the link-local addresses behind which clouds keep credentials. A store that
+//! itself listens on loopback alone serves one machine, whose users reach all that anyway.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use s3s::S3ErrorCode;
+
+use crate::fault::{Fault, Result};
+
+const CALL_WAIT: Duration = Duration::from_secs(10);
+
+/// The address behind a target: a plain `http(s)://` one, or one that ends an ARN.
+pub fn address(arn: &str) -> Option<&str> {
+    arn.find("http://").or_else(|| arn.find("https://")).map(|at| &arn[at..])
+}
+
+/// Refuses targets that are no webhooks, or such as may not be called. `listen` is where the store listens.
+pub fn check(arn: &str, listen: IpAddr) -> Result<()> {
+    let url = address(arn).and_then(|address| reqwest::Url::parse(address).ok());
+    let url =
+        url.ok_or_else(|| refused("The target must be a webhook: an address with http:// or https://"))?;
+    if allows(&url, listen) {
+        Ok(())
+    } else {
+        Err(refused("The target is an address that webhooks may not have"))
+    }
+}
+
+/// Whether a webhook may have this address, as far as it is no name.
+pub fn allows(url: &reqwest::Url, listen: IpAddr) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host.parse().map_or(true, |ip| is_allowed(ip, listen))
+}
+
+fn refused(why: &'static str) -> Fault {
+    Fault::new(S3ErrorCode::InvalidArgument, why)
+}
+
+/// Asked of literal addresses when a target is set, and of every address a name stands for when it is called.
+fn is_allowed(ip: IpAddr, listen: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    let is_ours = ip.is_loopback() || ip.is_unspecified();
+    !is_link_local && !ip.is_multicast() && (!is_ours || listen.is_loopback())
+}
+
+/// Calls webhooks: follows no redirects, and no names that lead where they may not.
+pub fn client(listen: IpAddr) -> reqwest::Result<reqwest::Client> {
+    reqwest::Client::builder()
+        .timeout(CALL_WAIT)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .dns_resolver(std::sync::Arc::new(Names { listen }))
+        .build()
+}
+
+struct Names {
+    listen: IpAddr,
+}
+
+impl Resolve for Names {
+    fn resolve(&self, name: Name) -> Resolving {
+        let listen = self.listen;
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<SocketAddr> = found.filter(|found| is_allowed(found.ip(), listen)).collect();
+            if allowed.is_empty() {
+                return Err("it stands for no address that webhooks may have".into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_webhooks() {
+        let here = "127.0.0.1".parse().expect("an address");
+        assert_eq!(address("http://h:1/x"), Some("http://h:1/x"));
+        assert_eq!(address("arn:aws:sns:us-east-1:t:https://h/x"), Some("https://h/x"));
+        check("arn:aws:sns:us-east-1:t:https://h/x", here).expect("a webhook");
+        assert!(check("arn:aws:sns:us-east-1:123:topic", here).is_err());
+        assert!(check("http://", here).is_err());
+    }
+
+    #[test]
+    fn the_machines_own_addresses_are_for_a_store_of_one_machine() {
+        let verdict = |to: &str, listen: &str| check(to, listen.parse().expect("an address")).is_ok();
+        for own in [
+            "http://127.0.0.1:7700/",
+            "http://[::1]/",
+            "http://0.0.0.0:80/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://2130706433/",
+        ] {
+            assert!(verdict(own, "127.0.0.1"), "{own}");
+            assert!(!verdict(own, "0.0.0.0"), "{own}");
+        }
+        for never in ["http://169.254.169.254/latest", "http://[fe80::1]/", "http://224.0.0.1/"] {
+            assert!(!verdict(never, "127.0.0.1"), "{never}");
+        }
+        assert!(verdict("http://10.0.0.7/", "0.0.0.0"), "webhooks live in private networks");
+    }
+}

@@ -1,0 +1,153 @@
+//! Programs that run here, beside us, for one task.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::ssh::{Exit, Kept, Output, SshError};
+use crate::task::Fault;
+
+/// How long a program that has ended is still listened to, if something that left its group holds its pipes.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether a program has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What programs may take over from us; everything else of our environment stays with us.
+const ENVIRONMENT: [&str; 4] = ["PATH", "LANG", "TZ", "HOME"];
+
+/// Ready to be a group of its own that ends with us, with little of our environment.
+pub(crate) fn prepare(command: &mut Command) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_clear().process_group(0).kill_on_drop(true);
+    for name in ENVIRONMENT {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+}
+
+/// A program, and what it started, which all end when nobody waits for it any more.
+pub(crate) struct Group(pub(crate) Child);
+
+impl Group {
+    /// Ends the program and what it started.
+    pub(crate) async fn end(&mut self) {
+        self.kill();
+        let _ = self.0.wait().await;
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        self.0.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
+    }
+
+    /// Not any more when it was waited for: its number may be another's then.
+    fn kill(&self) {
+        if let Some(pid) = self.pid() {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+
+    /// Waits until the program itself has ended, but leaves its number taken.
+    async fn ended(&self) -> io::Result<()> {
+        let Some(pid) = self.pid() else { return Ok(()) };
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        while waitid(WaitId::Pid(pid), look)?.is_none() {
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Listens until the program has ended, and ends what it left running: that may hold its pipes for ever.
+    pub(crate) async fn hear(
+        &mut self,
+        listening: impl Future<Output = io::Result<()>>,
+    ) -> io::Result<ExitStatus> {
+        let mut listening = pin!(listening);
+        let is_heard = tokio::select! {
+            heard = &mut listening => {
+                heard?;
+                self.ended().await?;
+                true
+            }
+            ended = self.ended() => {
+                ended?;
+                false
+            }
+        };
+        self.kill();
+        if !is_heard && let Ok(heard) = timeout(LAST_WORDS, listening).await {
+            heard?;
+        }
+        self.0.wait().await
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Reads to the end.
+pub(crate) async fn gather(from: &mut (impl AsyncRead + Unpin), into: &mut Kept) -> io::Result<()> {
+    let mut piece = vec![0; 16 << 10];
+    loop {
+        match from.read(&mut piece).await? {
+            0 => return Ok(()),
+            count => into.add(&piece[..count]),
+        }
+    }
+}
+
+/// Runs a prepared program to its end, or ends it when its time is over or it is stopped.
+pub(crate) async fn run(
+    mut group: Group,
+    what: &str,
+    limit: Duration,
+    keep: usize,
+    stop: &CancellationToken,
+) -> Result<Output, Fault> {
+    let ended = tokio::select! {
+        ended = timeout(limit, listen(&mut group, keep)) => ended,
+        () = stop.cancelled() => {
+            group.end().await;
+            return Err(SshError::Stopped.into());
+        }
+    };
+    group.end().await;
+    match ended {
+        Ok(Ok(output)) => Ok(output),
+        Ok(Err(error)) => Err(Fault::failed(format!("{what} broke: {error}"))),
+        Err(_) => Err(SshError::Late { what: what.to_owned(), limit }.into()),
+    }
+}
+
+async fn listen(group: &mut Group, keep: usize) -> io::Result<Output> {
+    let closed = || io::Error::other("its standard streams are closed");
+    let child = &mut group.0;
+    drop(child.stdin.take());
+    let mut out = child.stdout.take().ok_or_else(closed)?;
+    let mut err = child.stderr.take().ok_or_else(closed)?;
+    let (mut stdout, mut stderr) = (Kept::new(keep), Kept::new(keep));
+    let listening =
+        async { tokio::try_join!(gather(&mut out, &mut stdout), gather(&mut err, &mut stderr)).map(drop) };
+    let exit = exit(group.hear(listening).await?);
+    Ok(Output { exit, stdout, stderr })
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(u32::try_from(code).unwrap_or(u32::MAX)),
+        (None, signal) => Exit::Signal(signal.unwrap_or_default().to_string()),
+    }
+}

@@ -1,0 +1,114 @@
+//! Playbooks, run by the program itself, which comes from PyPI.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use provision::automator::Ansible;
+use serde_json::json;
+
+use crate::world::World;
+
+/// Installed once, with Debian's python3, because others than root must be able to run it.
+fn program() -> Option<PathBuf> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ansible");
+        let ready = home.join("ready");
+        if !ready.exists() {
+            let run = |command: &mut Command| {
+                command.output().ok().filter(|output| output.status.success()).map(drop)
+            };
+            run(Command::new("/usr/bin/python3").args(["-m", "venv", "--clear"]).arg(&home))?;
+            let words = ["install", "-q", "--disable-pip-version-check", "ansible-core==2.19.14"];
+            run(Command::new(home.join("bin/pip")).args(words))?;
+            std::fs::write(&ready, "").ok()?;
+        }
+        Some(home.join("bin/ansible-playbook"))
+    });
+    if program.is_none() {
+        eprintln!("skipped: ansible-core cannot be installed from PyPI");
+    }
+    program.clone()
+}
+
+/// Folders of runs that are here, and ssh that lasts longer than its run.
+fn left() -> Vec<String> {
+    let entries = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("banyan-ansible-")).collect()
+}
+
+async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
+    static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    ONE.lock().await
+}
+
+const PLAYBOOK: &str = r#"
+- hosts: web
+  roles: [greeting]
+  tasks:
+    - copy:
+        dest: "{{ mark }}/page"
+        content: "{{ banyan_action }} {{ banyan_service }} {{ web.port }} {{ settings['web.port'] }} {{ web.text }}\n"
+      vars: {mark: "{{ lookup('file', 'where') }}"}
+    - shell: "cat /proc/1/environ /etc/shadow || id -u"
+      delegate_to: localhost
+      connection: local
+      register: seen
+    - debug: {var: seen.stdout}
+"#;
+
+#[tokio::test]
+async fn a_playbook_has_its_roles_and_settings_and_leaves_nothing() {
+    let _alone = alone().await;
+    let Some(program) = program() else { return };
+    let world = World::new(Ansible::new(program));
+    let mark = world.sshd.folder().display().to_string();
+    world.archive("archives/site.tgz", &[("site.yml", PLAYBOOK), ("where", &mark)]);
+    world.archive("roles/greeting.tgz", &[("greeting/tasks/main.yml", "- debug: {msg: the role is here}\n")]);
+    let fields = json!({"archive": "site.tgz", "playbook": "site.yml", "roles": "greeting.tgz"});
+    let report = world.act("INSTALL", fields).await.unwrap();
+    assert!(report.stdout.contains("the role is here"), "{}", report.stdout);
+    // What a playbook does here, it does as nobody in particular.
+    assert!(report.stdout.contains(r#""seen.stdout": "0""#), "{}", report.stdout);
+    let page = std::fs::read_to_string(world.sshd.folder().join("page")).unwrap();
+    assert_eq!(page, "install web 80 80 {{ 6 * 7 }} 'it'\n");
+    assert_eq!(left(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_playbook_that_fails_or_lasts_or_meets_another_machine_says_so() {
+    let _alone = alone().await;
+    let Some(program) = program() else { return };
+    let mut world = World::new(Ansible::new(program));
+    let stage = |name: &str, text: &str| std::fs::write(world.staged(name), text).unwrap();
+    stage("playbooks/fails.yml", "- hosts: all\n  gather_facts: no\n  tasks: [{command: /bin/false}]\n");
+    stage("playbooks/lasts.yml", "- hosts: all\n  gather_facts: no\n  tasks: [{command: sleep 60}]\n");
+    let failed = world.act("START", json!({"playbook": "fails.yml"})).await.unwrap_err();
+    assert!(failed.message.starts_with("start of 'web' failed on 127.0.0.1: "), "{failed}");
+    assert!(failed.message.contains("non-zero return code") && failed.is_passing, "{failed}");
+    let slow = world.act("START", json!({"playbook": "lasts.yml", "timeout": 4})).await.unwrap_err();
+    assert_eq!(slow.message, "start of 'web' took longer than 4 s");
+    let absent = world.act("START", json!({"playbook": "none.yml"})).await.unwrap_err();
+    assert!(absent.message.ends_with("it is not staged; upload and stage it") && !absent.is_passing);
+    for wrong in ["../x.yml", "-x", "/etc/x.yml", ""] {
+        let refused = world.act("START", json!({"playbook": wrong})).await.unwrap_err();
+        assert!(!refused.is_passing, "{wrong}: {refused}");
+    }
+    // The machine was replaced by another while ansible has the old key.
+    let before = world.task("START", json!({"playbook": "fails.yml"}));
+    let machine = provision::machine::Machine::of(&before, &world.pool).unwrap();
+    world.sshd.replace();
+    let refused = world.act_with(&machine, &before).await.unwrap_err();
+    assert!(refused.stdout.contains("Host key verification failed"), "{refused} {}", refused.stdout);
+    assert_eq!(left(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_provisioner_without_ansible_says_what_to_install() {
+    let _alone = alone().await;
+    let world = World::new(Ansible::new("/nonexistent/ansible-playbook".into()));
+    let refused = world.act("START", json!({"playbook": "a.yml"})).await.unwrap_err();
+    assert!(refused.message.contains("install ansible there") && !refused.is_passing, "{refused}");
+}

@@ -1,0 +1,184 @@
+//! Webhooks: a record in the transaction that it speaks of, called afterwards until somebody answers or it is
+//! enough.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use imbl::OrdMap;
+use model::{Result, Timestamp};
+use serde_json::json;
+use store::Txn;
+
+use super::record::{CallRecord, ClusterRecord, JobRecord};
+use crate::cloud::Cloud;
+use crate::duty::Fence;
+use crate::state::Row;
+use crate::tables::{encode, kind};
+
+/// How often it is tried.
+const TRIES_MAX: u32 = 8;
+const BACKOFF_FIRST_MS: i64 = 2_000;
+const BACKOFF_MAX_MS: i64 = 300_000;
+/// Calls at the same time, and those of one tenant among them: whose addresses are slow holds up only itself.
+const AT_ONCE: usize = 64;
+const AT_ONCE_TENANT: usize = 4;
+const TICK: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    Start,
+    Success,
+    Failure,
+}
+
+/// Adds a call to a transaction, where the cluster wants one.
+pub fn call(txn: Txn, cluster: &ClusterRecord, job: &JobRecord, when: When, now: Timestamp) -> Txn {
+    let Some(hooks) = &cluster.webhooks else { return txn };
+    let (url, word) = match when {
+        When::Start => (&hooks.start, "start"),
+        When::Success => (&hooks.success, "success"),
+        When::Failure => (&hooks.failure, "failure"),
+    };
+    let is_meant = hooks.actions.is_empty() || hooks.actions.contains(&job.action);
+    let Some(url) = url.as_ref().filter(|_| is_meant) else { return txn };
+    let body = json!({
+        "event": word,
+        "cluster": {
+            "id": cluster.id, "name": cluster.name, "template": cluster.template, "status": cluster.status,
+            "size": cluster.shape.layout.size(), "services": cluster.shape.services, "message": cluster.message,
+        },
+        "job": {
+            "id": job.id(), "action": job.action, "status": job.status, "message": job.message,
+            "steps_total": job.total, "steps_completed": job.done,
+        },
+    });
+    let tenant = cluster.tenant.to_string();
+    let record = CallRecord { tenant, url: url.clone(), body, tries: 0, at: now };
+    let id = format!("{:032x}", rand::random::<u128>());
+    txn.put(kind::CLUSTER_CALL, id, Some(cluster.tenant.as_str()), None, encode(&record))
+}
+
+/// Calls what is due, for ever.
+pub async fn run(cloud: &Cloud, fence: &Fence) {
+    let client = match object::hook::client(cloud.config.listen.ip()) {
+        Ok(client) => client,
+        Err(error) => return tracing::error!(%error, "webhooks cannot be called"),
+    };
+    let mut changed = cloud.state.changed();
+    let mut going: BTreeMap<String, String> = BTreeMap::new();
+    let mut calls = FuturesUnordered::new();
+    loop {
+        changed.borrow_and_update();
+        let snapshot = cloud.state.snapshot();
+        for id in due(&snapshot.cluster_calls, &going, cloud.now()) {
+            let row = snapshot.cluster_calls[&id].clone();
+            going.insert(id.clone(), row.tenant.clone());
+            let client = &client;
+            calls.push(async move { (try_call(cloud, fence, client, &id, &row).await, id) });
+        }
+        tokio::select! {
+            Some((kept, id)) = calls.next() => {
+                if let Err(error) = kept {
+                    tracing::warn!(%error, "what became of a webhook could not be kept");
+                    tokio::time::sleep(TICK).await;
+                }
+                going.remove(&id);
+            }
+            _ = changed.changed() => {}
+            () = tokio::time::sleep(TICK) => {}
+        }
+    }
+}
+
+/// What is called next, given which calls go on and for whom: those of tenants with the fewest calls first, and
+/// what waits longest.
+fn due(
+    calls: &OrdMap<String, Row<CallRecord>>,
+    going: &BTreeMap<String, String>,
+    now: Timestamp,
+) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for tenant in going.values() {
+        *counts.entry(tenant).or_default() += 1;
+    }
+    let is_due = |(id, row): &(&String, &Row<CallRecord>)| row.at <= now && !going.contains_key(*id);
+    let mut waiting: Vec<(&String, &Row<CallRecord>)> = calls.iter().filter(is_due).collect();
+    waiting.sort_by_key(|(_, row)| row.at);
+    let mut turns: Vec<(usize, Timestamp, &String)> = Vec::new();
+    for (id, row) in waiting {
+        let count = counts.entry(&row.tenant).or_default();
+        *count += 1;
+        if *count <= AT_ONCE_TENANT {
+            turns.push((*count, row.at, id));
+        }
+    }
+    turns.sort();
+    turns.truncate(AT_ONCE.saturating_sub(going.len()));
+    turns.into_iter().map(|(_, _, id)| id.clone()).collect()
+}
+
+async fn try_call(
+    cloud: &Cloud,
+    fence: &Fence,
+    client: &reqwest::Client,
+    id: &str,
+    row: &Row<CallRecord>,
+) -> Result<()> {
+    let answer = client.post(&row.url).json(&row.body).send().await;
+    let why = match answer {
+        Ok(answer) if answer.status().is_success() => {
+            let txn = Txn::new().delete(kind::CLUSTER_CALL, id, Some(row.version));
+            return cloud.state.commit(fence.guard(txn)).await.map(drop);
+        }
+        Ok(answer) => format!("status {}", answer.status().as_u16()),
+        Err(error) => error.without_url().to_string(),
+    };
+    let tries = row.tries + 1;
+    let txn = if tries >= TRIES_MAX {
+        tracing::warn!(%why, tries, "a webhook is given up");
+        Txn::new().delete(kind::CLUSTER_CALL, id, Some(row.version))
+    } else {
+        let wait = (BACKOFF_FIRST_MS << row.tries.min(10)).min(BACKOFF_MAX_MS);
+        let next = CallRecord { tries, at: cloud.now().plus_ms(wait), ..row.value.as_ref().clone() };
+        Txn::new().update(kind::CLUSTER_CALL, id, row.version, encode(&next))
+    };
+    cloud.state.commit(fence.guard(txn)).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(tenant: &str, at: i64) -> Row<CallRecord> {
+        let record = CallRecord {
+            tenant: tenant.to_owned(),
+            url: "http://h/".into(),
+            body: json!({}),
+            tries: 0,
+            at: Timestamp(at),
+        };
+        Row { version: 1, value: std::sync::Arc::new(record) }
+    }
+
+    #[test]
+    fn a_tenant_whose_addresses_are_slow_holds_up_only_itself() {
+        let mut calls: OrdMap<String, Row<CallRecord>> =
+            (0..1_000).map(|at| (format!("slow{at:04}"), row("acme", at))).collect();
+        calls.insert("other".into(), row("bolt", 2_000));
+        calls.insert("early".into(), row("bolt", 9_000));
+        let first = due(&calls, &BTreeMap::new(), Timestamp(5_000));
+        assert_eq!(first, ["slow0000", "other", "slow0001", "slow0002", "slow0003"]);
+        let going: BTreeMap<String, String> =
+            first[..1].iter().chain(&first[2..]).map(|id| (id.clone(), "acme".to_owned())).collect();
+        assert_eq!(due(&calls, &going, Timestamp(5_000)), ["other"]);
+    }
+
+    #[test]
+    fn no_more_are_called_at_once_than_may_be() {
+        let calls: OrdMap<String, Row<CallRecord>> =
+            (0..100).map(|at| (format!("call{at:03}"), row(&format!("t{at}"), at))).collect();
+        assert_eq!(due(&calls, &BTreeMap::new(), Timestamp(5_000)).len(), AT_ONCE);
+    }
+}

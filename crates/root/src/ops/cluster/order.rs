@@ -1,0 +1,307 @@
+//! An order becomes a job: planned on the spot, committed with its plan, begun by the owner.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::{Cluster, ClusterStatus, JobStatus};
+use model::{Error, ErrorKind, Quota, Result, TenantId};
+use store::Txn;
+use tokio::sync::Semaphore;
+
+use super::{SOLVE_MAX, find, journal, view};
+use crate::cloud::{Caller, Cloud};
+use crate::cluster::definition::Definition;
+use crate::cluster::pages::{self, Packed};
+use crate::cluster::plan::{Ground, Planned, Wish};
+use crate::cluster::record::{ClusterRecord, JobRecord, NodeRecord, Shape, definition_part, job_id};
+use crate::history::Actor;
+use crate::ops::instance::{busy, race_wait};
+use crate::ops::{DECISIONS_MAX, catalogue, raced, version_check};
+use crate::state::{Row, Snapshot, commit_error};
+use crate::tables::{GateRecord, encode, kind};
+
+/// Bytes that the record of a cluster may have once a job is complete. What the end of a job adds to it must still find
+/// room: nobody could be told then that it is too much.
+const RECORD_MAX: usize = store::BODY_BYTES_MAX - (64 << 10);
+/// Plans that are made at the same time; each may take a processor for seconds and much memory.
+static PLANNERS: Semaphore = Semaphore::const_new(2);
+
+/// What is asked, and how the history says it.
+pub struct Asked {
+    pub wish: Wish,
+    pub told: String,
+    /// The template and the services as the catalogue has them now.
+    pub sync: bool,
+}
+
+impl Asked {
+    pub fn wish(wish: Wish, told: impl Into<String>) -> Self {
+        Self { wish, told: told.into(), sync: false }
+    }
+}
+
+/// Takes an order of a user.
+pub async fn ask(
+    cloud: &Cloud,
+    caller: &Caller,
+    name: &str,
+    seen: Option<i64>,
+    verb: &str,
+    read: impl Fn(&Snapshot, &ClusterRecord) -> Result<Asked>,
+) -> Result<Cluster> {
+    for _ in 0..DECISIONS_MAX {
+        let snapshot = cloud.state.snapshot();
+        let row = find(&snapshot, caller, name)?;
+        version_check(seen, row.version, "cluster")?;
+        allowed(&snapshot, row, verb)?;
+        let asked = read(&snapshot, row)?;
+        let by = caller.actor();
+        match place(cloud, &snapshot, row, asked, &by, verb, SOLVE_MAX).await {
+            Err(error) if error.kind == ErrorKind::VersionMismatch && seen.is_none() => {
+                race_wait(cloud).await
+            }
+            Err(error) => return Err(error),
+            Ok(row) => return Ok(view::cluster(&cloud.state.snapshot(), &row)),
+        }
+    }
+    Err(busy())
+}
+
+/// Places an order that no user made.
+pub async fn order(
+    cloud: &Cloud,
+    snapshot: &Snapshot,
+    row: &Row<ClusterRecord>,
+    wish: Wish,
+    by: &Actor,
+    time: Duration,
+) -> Result<()> {
+    let asked = Asked::wish(wish, format!("by {}", by.who));
+    place(cloud, snapshot, row, asked, by, "delete", time).await.map(drop)
+}
+
+/// Which orders a cluster takes in its status.
+fn allowed(snapshot: &Snapshot, row: &ClusterRecord, verb: &str) -> Result<()> {
+    let (name, status) = (&row.name, row.status);
+    if status == ClusterStatus::Pending {
+        return Err(Error::conflict(format!("a job of the cluster '{name}' is under way"))
+            .hint("wait for its end, or abort it"));
+    }
+    if verb == "delete" {
+        return Ok(());
+    }
+    let nodes = snapshot.cluster_nodes.get(&row.id).into_iter().flatten();
+    if nodes.into_iter().all(|(_, node)| !node.joined) {
+        return Err(Error::conflict(format!("the cluster '{name}' was never made whole"))
+            .hint("delete it, and make it anew"));
+    }
+    Ok(())
+}
+
+/// Plans in a thread of its own, for so long.
+pub async fn planned(
+    cluster: Arc<ClusterRecord>,
+    definition: Definition,
+    nodes: Vec<Arc<NodeRecord>>,
+    wish: Wish,
+    time: Duration,
+) -> Result<Planned> {
+    let work = move || {
+        let catalogue = definition.catalogue()?;
+        let nodes = nodes.iter().map(AsRef::as_ref).collect();
+        let ground = Ground { cluster: &cluster, catalogue: &catalogue, nodes };
+        let until = Instant::now() + time;
+        ground.plan(&wish, &mut || Instant::now() < until)
+    };
+    let turn = PLANNERS.acquire().await.map_err(|_| Error::unavailable("plans are no longer made"))?;
+    // Whoever asked may be gone; the turn ends with the work.
+    tokio::task::spawn_blocking(move || (work(), drop(turn)).0)
+        .await
+        .map_err(|error| Error::internal("the planner ended early").because(error))?
+}
+
+/// Whether the cluster can be kept when it has become what is planned, with what it was before beside it.
+pub fn fits(record: &ClusterRecord, target: &Shape, before: Option<&Shape>) -> Result<()> {
+    let after = ClusterRecord { shape: target.clone(), before: before.cloned(), ..record.clone() };
+    let size = encode(&after).text().len();
+    match size > RECORD_MAX {
+        true => Err(Error::new(
+            ErrorKind::TooLarge,
+            format!("the cluster's configuration and layout have {size} bytes, of up to {RECORD_MAX}"),
+        )
+        .at("config")
+        .hint("what it was before the last change is kept as well")),
+        false => Ok(()),
+    }
+}
+
+pub fn nodes_of(snapshot: &Snapshot, cluster: &model::ClusterId) -> Vec<Arc<NodeRecord>> {
+    let nodes = snapshot.cluster_nodes.get(cluster).into_iter().flatten();
+    nodes.map(|(_, row)| row.value.clone()).collect()
+}
+
+async fn place(
+    cloud: &Cloud,
+    snapshot: &Snapshot,
+    row: &Row<ClusterRecord>,
+    asked: Asked,
+    by: &Actor,
+    verb: &str,
+    time: Duration,
+) -> Result<Row<ClusterRecord>> {
+    let mut record = row.value.as_ref().clone();
+    let mut part = None;
+    let mut number = match &asked.wish {
+        Wish::Rollback => row.before.as_ref().map_or(row.shape.definition, |before| before.definition),
+        _ => row.shape.definition,
+    };
+    let definition = if asked.sync {
+        let fresh = synced(snapshot, &mut record)?;
+        number = record.shape.definition.max(row.before.as_ref().map_or(0, |before| before.definition)) + 1;
+        part = Some(Packed::of(&fresh)?);
+        fresh
+    } else {
+        pages::read(cloud.state.store(), &definition_part(&row.id, number)).await?
+    };
+    let nodes = nodes_of(snapshot, &row.id);
+    let ground = Arc::new(record.clone());
+    let is_delete = asked.wish == Wish::Delete;
+    let mut planned = planned(ground, definition, nodes, asked.wish, time).await?;
+    let is_same = planned.target.layout == row.shape.layout && planned.target.services == row.shape.services;
+    if planned.plan.tasks.is_empty() && is_same && !is_delete && !asked.sync {
+        return Err(Error::conflict(format!(
+            "there is nothing to do: the cluster '{}' is so already",
+            row.name
+        )));
+    }
+    planned.target.definition = number;
+    if !is_delete {
+        fits(&record, &planned.target, Some(&row.shape))?;
+    }
+    quota_check(snapshot, &row.tenant, Some(row), planned.machines)?;
+    record.status = ClusterStatus::Pending;
+    record.message = None;
+    record.paused = false;
+    record.aborted_by = None;
+    record.job += 1;
+    record.machines = planned.machines;
+    record.node_next = planned.node_next;
+    let txn = Txn::new().update(kind::CLUSTER, &row.id, row.version, encode(&record));
+    let txn = match &part {
+        Some(part) => part.put(txn, &definition_part(&row.id, number), row.tenant.as_str()),
+        None => txn,
+    };
+    let is_more = planned.machines > row.machines;
+    let txn = job_insert(txn, cloud, &record, row.status, planned, by)?;
+    let txn = if is_more { gate_pass(snapshot, &row.tenant, txn) } else { txn };
+    let txn = journal(txn, cloud.now(), by, &record, verb, asked.told);
+    let committed = cloud.state.try_commit(txn).await.map_err(|error| match raced(&error) {
+        true => Error::new(ErrorKind::VersionMismatch, "the cluster changed since it was read"),
+        false => commit_error(error),
+    })?;
+    Ok(Row { version: committed.versions[0], value: record.into() })
+}
+
+/// The definitions as the catalogue has them now.
+fn synced(snapshot: &Snapshot, record: &mut ClusterRecord) -> Result<Definition> {
+    let catalogue = catalogue::catalogue(snapshot, &record.tenant)?;
+    let (mut fresh, template) = Definition::of(&catalogue, &record.template, &record.provider)?;
+    fresh.secrets = catalogue::secrets_of(snapshot, &record.tenant, &record.provider);
+    let known = fresh.catalogue()?;
+    let missing: Vec<&String> =
+        record.shape.services.iter().filter(|name| !known.services.contains_key(*name)).collect();
+    if let Some(name) = missing.first() {
+        let why = format!("the catalogue no longer has the service '{name}' for this template");
+        return Err(Error::conflict(why).hint("remove the service from the cluster first"));
+    }
+    record.links = template.links;
+    record.service_links = view::service_links(&known);
+    Ok(fresh)
+}
+
+/// Adds a job with its plan to a transaction.
+pub fn job_insert(
+    txn: Txn,
+    cloud: &Cloud,
+    record: &ClusterRecord,
+    was: ClusterStatus,
+    planned: Planned,
+    by: &Actor,
+) -> Result<Txn> {
+    let pages = Packed::of(&planned.plan)?;
+    let total = planned.plan.tasks.iter().filter(|task| task.verb.is_some()).count() as u32;
+    let job = JobRecord {
+        cluster: record.id.clone(),
+        tenant: record.tenant.clone(),
+        number: record.job,
+        action: planned.action.to_owned(),
+        purpose: planned.purpose,
+        was,
+        target: planned.target,
+        cost: planned.cost,
+        status: JobStatus::NotSubmitted,
+        pages: vec![pages.count()],
+        undo: None,
+        total,
+        done: 0,
+        failed: 0,
+        failing: None,
+        message: None,
+        created_at: cloud.now(),
+        created_by: by.who.clone(),
+        ended_at: None,
+    };
+    let tenant = record.tenant.as_str();
+    let id = job_id(&record.id, record.job);
+    let txn = txn.insert(kind::CLUSTER_JOB, id, Some(tenant), None, encode(&job));
+    Ok(pages.put(txn, &job.part(0), tenant))
+}
+
+/// Whether the tenant may have one more cluster, or so many machines in this one. What is being made counts.
+pub fn quota_check(
+    snapshot: &Snapshot,
+    tenant: &TenantId,
+    row: Option<&ClusterRecord>,
+    machines: u32,
+) -> Result<()> {
+    let Some(quota) = snapshot.tenants.get(tenant).map(|row| row.quota) else {
+        return Err(Error::not_found("such tenant"));
+    };
+    if quota.clusters.is_none() && quota.cluster_machines.is_none() {
+        return Ok(());
+    }
+    let names = snapshot.cluster_names.get(tenant).into_iter().flatten();
+    let others: Vec<&Row<ClusterRecord>> = names
+        .filter_map(|(_, id)| snapshot.clusters.get(id))
+        .filter(|other| row.is_none_or(|row| row.id != other.id))
+        .filter(|other| other.status != ClusterStatus::Terminated)
+        .collect();
+    let exceeded = |what: &str, limit: u64, used: u64, asked: u64| {
+        let why = format!("the tenant may have {limit} {what}; in use: {used}, asked for: {asked}");
+        Err(Error::new(ErrorKind::QuotaExceeded, why)
+            .hint("delete something, or ask an operator for a larger quota"))
+    };
+    let count = others.len() as u64;
+    if let Some(limit) = quota.clusters.filter(|limit| row.is_none() && count + 1 > *limit) {
+        return exceeded("clusters", limit, count, 1);
+    }
+    let used: u64 = others.iter().map(|other| u64::from(other.machines)).sum();
+    let (before, asked) = (row.map_or(0, |row| u64::from(row.machines)), u64::from(machines));
+    match quota.cluster_machines.filter(|limit| asked > before && used + asked > *limit) {
+        Some(limit) => exceeded("machines in clusters", limit, used, asked),
+        None => Ok(()),
+    }
+}
+
+/// Lets one order after the other pass where there is a quota.
+pub fn gate_pass(snapshot: &Snapshot, tenant: &TenantId, txn: Txn) -> Txn {
+    let limited = snapshot.tenants.get(tenant).is_some_and(|row| row.quota != Quota::default());
+    if !limited {
+        return txn;
+    }
+    let body = encode(&GateRecord::default());
+    match snapshot.gates.get(tenant) {
+        Some(version) => txn.update(kind::GATE, tenant, *version, body),
+        None => txn.insert(kind::GATE, tenant, Some(tenant.as_str()), None, body),
+    }
+}

@@ -1,0 +1,113 @@
+//! What happens to clusters without anybody asking: restarts, leases, webhooks.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::{ClusterLease, ClusterStatus, ListQuery};
+use axum::Json;
+use axum::routing::post;
+use model::{Report, Role};
+use serde_json::{Value, json};
+
+use crate::cluster::{Fake, ask_for, catalogue, gone, settled};
+use crate::world::World;
+
+/// Takes webhooks; the first call of each is refused.
+async fn listener() -> (String, Arc<Mutex<Vec<Value>>>) {
+    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let (own, refused) = (seen.clone(), Arc::new(Mutex::new(BTreeSet::new())));
+    let take = move |Json(body): Json<Value>| {
+        let (own, refused) = (own.clone(), refused.clone());
+        async move {
+            let id = format!("{} {}", body["job"]["id"], body["event"]);
+            if refused.lock().unwrap().insert(id) {
+                return axum::http::StatusCode::SERVICE_UNAVAILABLE;
+            }
+            own.lock().unwrap().push(body);
+            axum::http::StatusCode::OK
+        }
+    };
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", socket.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(socket, axum::Router::new().route("/hook", post(take))).await });
+    (url, seen)
+}
+
+#[tokio::test]
+async fn webhooks_are_called_until_they_answer_and_leases_end() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    user.catalogue_write(&catalogue()).await.unwrap();
+    let fake = Fake::start(&world, "hand").await;
+    let (url, seen) = listener().await;
+    let body = json!({"name": "shop", "template": "site", "size": 2, "lease_ms": 3_600_000,
+                      "webhooks": {"start": url, "success": url, "failure": url}});
+    user.cluster_create(&serde_json::from_value(body).unwrap(), None).await.unwrap();
+    let made = settled(&user, "shop").await;
+    assert!(made.expires_at.is_some());
+    for _ in 0..300 {
+        if seen.lock().unwrap().len() == 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut events: Vec<(String, String)> = Vec::new();
+    for body in seen.lock().unwrap().iter() {
+        assert_eq!(body["cluster"]["name"], "shop");
+        events.push((body["event"].to_string(), body["job"]["action"].to_string()));
+    }
+    events.sort();
+    let said = |event: &str| (format!("\"{event}\""), "\"CLUSTER_CREATE\"".to_owned());
+    assert_eq!(events, [said("start"), said("success")]);
+    // A lease that is made shorter ends, warned of before.
+    let soon = ClusterLease { expires_at: Some(made.created_at.plus_ms(1)), extend_ms: None };
+    user.cluster_lease("shop", &soon).await.unwrap();
+    gone(&user, "shop").await;
+    assert_eq!(fake.machines(), 0);
+    let history = user.event_list(&ListQuery::new().with("subject", "cluster/shop")).await.unwrap();
+    let what: Vec<&str> = history.items.iter().map(|event| event.what.as_str()).collect();
+    assert_eq!(
+        what,
+        ["cluster.complete", "cluster.delete", "cluster.lease", "cluster.complete", "cluster.create"]
+    );
+}
+
+#[tokio::test]
+async fn a_job_goes_on_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _) = World::open(dir, "sqlite:").await;
+    let user = world.user("mine", Role::Admin).await;
+    user.catalogue_write(&catalogue()).await.unwrap();
+    let fake = Fake::start(&world, "hand").await;
+    // It does not get beyond this.
+    let slow = Report { status: 1, message: "not yet".into(), is_passing: true, ..Report::default() };
+    fake.ground.lock().unwrap().fails.push(("CONFIRM 1001".into(), 3, slow));
+    user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
+    for _ in 0..200 {
+        if fake.ground.lock().unwrap().done.iter().any(|told| told == "CONFIRM 1001") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let ground = fake.ground.clone();
+    let id = fake.id.clone();
+    drop(fake);
+    let World { dir, running, cloud, objects, .. } = world;
+    running.shutdown().await;
+    objects.stop().await;
+    cloud.state.close().await;
+    drop(cloud);
+    let (world, is_first) = World::open(dir, "sqlite:").await;
+    assert!(!is_first);
+    let user = world.admin.with_tenant("mine");
+    let seen = user.cluster_get("shop").await.unwrap();
+    assert_eq!(seen.status, ClusterStatus::Pending, "{seen:?}");
+    let _fake = Fake::resume(&world, id, ground.clone());
+    let made = settled(&user, "shop").await;
+    assert_eq!(made.status, ClusterStatus::Active, "{made:?}");
+    let ground = ground.lock().unwrap();
+    let count = |told: &str| ground.done.iter().filter(|one| *one == told).count();
+    assert_eq!((count("CREATE 1000"), count("CREATE 1001")), (1, 1), "{:?}", ground.done);
+    assert_eq!(ground.machines.len(), 2);
+}
