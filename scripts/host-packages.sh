@@ -59,6 +59,7 @@ test)
     need perl "shuts that disk down" have perl
     need mmdebstrap "the image of the example clusters" have mmdebstrap
     need openssh-server "machines to make ready over SSH" test -x /usr/sbin/sshd
+    need puppet-agent "machines are made ready with it too" have puppet
     need git "the tidy check and archives of fixtures" have git
     ;;
 *)

@@ -296,7 +296,7 @@ pub enum NodeStatus {
     Leaving,
 }
 
-/// One thing that was done to a node.
+/// One thing that was done to a node: an attempt at a task. Those that were followed by another have the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NodeAction {
     /// Of the task.
@@ -429,6 +429,9 @@ pub struct ClusterPreview {
     /// How many tasks of each name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tasks: BTreeMap<String, u32>,
+    /// What is done, in an order that would do: in each stage, how many machines get what. Tasks do not wait for stages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Vec<PlanStep>>,
     /// The longest way through the tasks.
     #[serde(default)]
     pub levels: u32,
@@ -440,6 +443,18 @@ pub struct ClusterPreview {
     pub anew: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsolvable: Option<Unsolvable>,
+}
+
+/// Alike tasks of a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PlanStep {
+    /// `CREATE`, `INSTALL`, …
+    pub name: String,
+    /// Empty for what is done to the machine.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub service: String,
+    /// On how many machines.
+    pub count: u32,
 }
 
 /// Machines that are alike.

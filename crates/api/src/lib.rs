@@ -33,7 +33,7 @@ pub use cluster::{
     Cluster, ClusterAsk, ClusterConfigure, ClusterCreate, ClusterJob, ClusterKey, ClusterLease, ClusterLink,
     ClusterNode, ClusterPreview, ClusterResize, ClusterServiceOrder, ClusterServices, ClusterSolve,
     ClusterStatus, ClusterUpgrade, ClusterWebhooks, JobStatus, JobSummary, JobTask, LayoutGroup, NodeAction,
-    NodeStatus, Provisioner, TaskStatus, Unsolvable,
+    NodeStatus, PlanStep, Provisioner, TaskStatus, Unsolvable,
 };
 pub use event::{WatchEvent, WatchKind};
 pub use exec::ExecFrame;

@@ -9,6 +9,7 @@ use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::automator::{Ansible, Automator, Chef, Docker, Job, Puppet, Shell};
+use crate::hide::Secrets;
 use crate::machine::Machine;
 use crate::provider::{Banyan, Ec2, Hosts, OpenStack, Provider, Setting};
 use crate::resource::Resources;
@@ -68,9 +69,10 @@ impl Carrier {
     /// is, because it may be done again.
     pub async fn carry_until(&self, task: &Task, stop: &CancellationToken) -> Report {
         let done = AssertUnwindSafe(self.attempt(task, stop)).catch_unwind().await;
+        let secrets = Secrets::of(task);
         let fault = match done {
-            Ok(Ok(report)) => return report,
-            Ok(Err(fault)) => fault,
+            Ok(Ok(report)) => return secrets.report(report),
+            Ok(Err(fault)) => secrets.fault(fault),
             Err(_) => Fault::invalid("the worker hit a fault of its own; its log says which"),
         };
         tracing::warn!(task = %task.task_id, verb = task.task_name.word(), node = %task.node_id, %fault, "a task failed");

@@ -19,6 +19,7 @@
 pub mod automator;
 pub mod carry;
 mod child;
+mod hide;
 pub mod machine;
 pub mod plugin;
 pub mod provider;

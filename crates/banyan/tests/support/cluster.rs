@@ -36,7 +36,7 @@ pub fn catalogue(folder: &Path, image: &str) {
     write(
         "services",
         json!({
-            "name": "broken", "provisioner": {"actions": {"install": code("echo it cannot be; exit 7")}}
+            "name": "broken", "provisioner": {"actions": {"install": code("echo looking for it; echo it cannot be; exit 7")}}
         }),
     );
     let template = |name: &str, service: &str| {

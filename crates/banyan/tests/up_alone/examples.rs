@@ -75,7 +75,44 @@ fn web(cloud: &Cloud) {
     });
     cloud.good(&["cluster", "upgrade", "web", "nginx"]);
     until("all are back", || (pages(&balancer).len() == 3).then_some(()));
+    release(cloud, &balancer);
     cloud.good(&["cluster", "delete", "web"]);
+}
+
+/// A new release of a service goes onto the machines one by one, while the others answer; then back.
+fn release(cloud: &Cloud, balancer: &str) {
+    let is_on = |release: &str| {
+        let seen = pages(balancer);
+        seen.len() == 3 && seen.iter().all(|page| page.ends_with(&format!("release {release}")))
+    };
+    assert!(is_on("1"), "{:?}", pages(balancer));
+    let next = tempfile::tempdir().unwrap();
+    let service = std::fs::read_to_string(home().join("examples/clusters/services/nginx.json")).unwrap();
+    std::fs::create_dir(next.path().join("services")).unwrap();
+    let changed = service.replace("echo 1 >", "echo 2 >");
+    assert_ne!(changed, service);
+    std::fs::write(next.path().join("services/nginx.json"), changed).unwrap();
+    cloud.good(&["catalogue", "apply", "-f", next.path().to_str().unwrap()]);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            let mut answers = Vec::new();
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                answers.push(page(balancer));
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            answers
+        });
+        cloud.good(&["cluster", "upgrade", "web", "nginx", "--sync"]);
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let answers = asked.join().unwrap();
+        let count = |end: &str| answers.iter().flatten().filter(|page| page.ends_with(end)).count();
+        assert!(count("release 1") > 0 && count("release 2") > 0, "{answers:?}");
+        assert!(answers.iter().all(Option::is_some), "somebody was not answered: {answers:?}");
+    });
+    until("all have the new release", || is_on("2").then_some(()));
+    cloud.good(&["cluster", "rollback", "web"]);
+    until("all have the old release", || is_on("1").then_some(()));
 }
 
 fn postgres(cloud: &Cloud) {

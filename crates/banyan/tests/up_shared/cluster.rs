@@ -28,6 +28,9 @@ fn a_cluster_lives_on_instances_and_leaves_nothing() {
     addresses.iter().for_each(|at| assert_eq!(page(at).as_deref(), Some("hello of 2"), "{at}"));
     assert_eq!(machines(&cloud, "shop").len(), 2);
     says(&cloud.good(&["cluster", "get", "shop"]), &["active", "1000", "page"]);
+    let whole: serde_json::Value =
+        serde_json::from_str(&cloud.good(&["cluster", "get", "shop", "-o", "json"])).unwrap();
+    assert_eq!((&whole["name"], &whole["machines"][1]["num"]), (&"shop".into(), &1001.into()), "{whole}");
     says(&cloud.good(&["cluster", "logs", "shop", "1000"]), &["CREATE", "INSTALL page", "complete"]);
     says(&cloud.good(&["provisioner", "list"]), &["local", "connected"]);
     let entered = cloud.run(&["cluster", "ssh", "shop", "1000", "--", "hostname && exit 3"]);
@@ -62,7 +65,7 @@ fn a_cluster_lives_on_instances_and_leaves_nothing() {
     assert_eq!(machines(&cloud, "shop"), Vec::<String>::new());
     // One that cannot be made takes its machines with it.
     let failed = cloud.run(&["cluster", "create", "doom", "--template", "doomed", "--size", "1"]);
-    says(&text(&failed.stderr), &["install broken on", "it cannot be"]);
+    says(&text(&failed.stderr), &["install broken on", "looking for it", "it cannot be"]);
     assert_eq!(failed.status.code(), Some(1));
     assert_eq!(machines(&cloud, "doom"), Vec::<String>::new());
     cloud.good(&["cluster", "delete", "doom", "--ignore-missing"]);

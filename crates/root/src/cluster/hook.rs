@@ -8,10 +8,10 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use imbl::OrdMap;
 use model::{Result, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 use store::Txn;
 
-use super::record::{CallRecord, ClusterRecord, JobRecord};
+use super::record::{CallRecord, ClusterRecord, JobRecord, NodeRecord};
 use crate::cloud::Cloud;
 use crate::duty::Fence;
 use crate::state::Row;
@@ -24,6 +24,8 @@ const BACKOFF_MAX_MS: i64 = 300_000;
 /// Calls at the same time, and those of one tenant among them: whose addresses are slow holds up only itself.
 const AT_ONCE: usize = 64;
 const AT_ONCE_TENANT: usize = 4;
+/// Nodes that a call tells of.
+const NODES_MAX: usize = 200;
 const TICK: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +35,22 @@ pub enum When {
     Failure,
 }
 
+/// What a call speaks of.
+pub struct About<'a> {
+    pub cluster: &'a ClusterRecord,
+    pub job: &'a JobRecord,
+    pub nodes: Vec<&'a NodeRecord>,
+}
+
+fn told(node: &&NodeRecord) -> Value {
+    json!({
+        "num": node.num, "hostname": node.hostname, "services": node.services, "addresses": node.addresses,
+    })
+}
+
 /// Adds a call to a transaction, where the cluster wants one.
-pub fn call(txn: Txn, cluster: &ClusterRecord, job: &JobRecord, when: When, now: Timestamp) -> Txn {
+pub fn call(txn: Txn, about: &About<'_>, when: When, now: Timestamp) -> Txn {
+    let About { cluster, job, nodes } = about;
     let Some(hooks) = &cluster.webhooks else { return txn };
     let (url, word) = match when {
         When::Start => (&hooks.start, "start"),
@@ -53,6 +69,8 @@ pub fn call(txn: Txn, cluster: &ClusterRecord, job: &JobRecord, when: When, now:
             "id": job.id(), "action": job.action, "status": job.status, "message": job.message,
             "steps_total": job.total, "steps_completed": job.done,
         },
+        "nodes_total": nodes.len(),
+        "nodes": nodes.iter().take(NODES_MAX).map(told).collect::<Vec<_>>(),
     });
     let tenant = cluster.tenant.to_string();
     let record = CallRecord { tenant, url: url.clone(), body, tries: 0, at: now };

@@ -22,7 +22,8 @@ use work::queue::{Claim, Graph, Outcome, Progress, Shape, ShapeError, Stage, Ste
 
 use super::body::Shown;
 use super::record::{
-    ClusterRecord, JobRecord, Machine, Mark, NodeRecord, PlanRow, PlanTask, Purpose, TaskRecord, Verb,
+    Attempt, ClusterRecord, JobRecord, Machine, Mark, NodeRecord, PlanRow, PlanTask, Purpose, TaskRecord,
+    Verb,
 };
 
 /// Attempts of a task on one machine.
@@ -37,6 +38,9 @@ const BACKOFF_FIRST_MS: i64 = 1_000;
 const BACKOFF_MAX_MS: i64 = 60_000;
 /// Bytes of each output of a task that are kept.
 pub const OUTPUT_KEPT: usize = 8 << 10;
+/// Attempts at a task that are kept besides the last one, and bytes of each of their outputs.
+const ATTEMPTS_KEPT: usize = 6;
+const ATTEMPT_OUTPUT_KEPT: usize = 2 << 10;
 /// Bytes of a message that are kept.
 const MESSAGE_KEPT: usize = 2 << 10;
 /// Bytes that all results of a node may have.
@@ -107,6 +111,24 @@ pub fn cut(mut report: Report) -> Report {
     report.stdout = tail(&report.stdout, OUTPUT_KEPT);
     report.stderr = tail(&report.stderr, OUTPUT_KEPT);
     report
+}
+
+/// Keeps what came of an attempt that is not the last one.
+fn remember(row: &mut TaskRecord, failed: bool) {
+    let attempt = Attempt {
+        verb: row.verb,
+        failed,
+        began_at: row.began_at,
+        ended_at: row.changed_at,
+        message: row.message.clone(),
+        stdout: tail(&std::mem::take(&mut row.stdout), ATTEMPT_OUTPUT_KEPT),
+        stderr: tail(&std::mem::take(&mut row.stderr), ATTEMPT_OUTPUT_KEPT),
+    };
+    if row.earlier.len() >= ATTEMPTS_KEPT {
+        // The first one tells what began it.
+        row.earlier.remove(1);
+    }
+    row.earlier.push(attempt);
 }
 
 impl Live {
@@ -206,12 +228,14 @@ impl Live {
             message: None,
             stdout: String::new(),
             stderr: String::new(),
+            earlier: Vec::new(),
         });
         row.verb = verb;
         row.claim = (claim.life, claim.attempt);
         row.changed_at = now;
         row.began_at = began_at.or(row.began_at);
         let was_failing = self.job.failing.is_some();
+        let failed = !matches!(&news, News::Report(report) if report.is_good());
         let outcome = match news {
             News::Report(report) => {
                 self.learn(&task, verb, &report);
@@ -224,6 +248,9 @@ impl Live {
             }
             News::Lost(why) => self.lost(&task, verb, why, &mut row),
         };
+        if row.mark == Mark::Again {
+            remember(&mut row, failed);
+        }
         self.tasks.insert(at, row);
         self.dirty.tasks.insert(at);
         self.dirty.job |= self.job.failing.is_some() != was_failing;

@@ -1,5 +1,7 @@
 //! Secrets that a task needs, opened at the moment it is given out.
 
+use std::collections::BTreeSet;
+
 use model::{ClusterId, Error, Report, Result, Role, Timestamp, TokenId};
 use serde_json::{Map, Value, json};
 use store::Txn;
@@ -123,24 +125,30 @@ fn provider(cloud: &Cloud, live: &Live, pass: Option<&Pass>) -> Result<Value> {
     let now = snapshot.definitions.get(&Some(cluster.tenant.clone()));
     let now = now.and_then(|all| all.get(&("providers".to_owned(), name.clone())));
     let secrets = now.map_or(&live.secrets, |row| &row.secrets);
+    // Whoever carries the task out keeps these out of reports and logs.
+    let mut sensitive: BTreeSet<&str> = BTreeSet::new();
     for (field, sealed) in secrets {
         let plain = secret_open(cloud, &cluster.tenant, name, field, sealed)?;
         fields.insert(field.clone(), text(&plain));
+        sensitive.insert(field);
     }
     fields.extend(cluster.provider_fields.iter().map(|(field, value)| (field.clone(), value.clone())));
     for (field, sealed) in &cluster.provider_secrets {
         let plain = cloud.master.unseal(&field_context(&cluster.id, field), sealed)?;
         fields.insert(field.clone(), text(&plain));
+        sensitive.insert(field);
     }
     if let Some(pass) = pass {
         let endpoint = cloud.duties.servers(cloud.now()).into_iter().find(|server| server.this);
         let endpoint = endpoint.and_then(|server| server.endpoint).unwrap_or_default();
         fields.insert("banyan-endpoint".to_owned(), endpoint.into());
         fields.insert("banyan-token".to_owned(), pass.secret.clone().into());
+        sensitive.insert("banyan-token");
     }
     let description = entity.other.get("description").cloned().unwrap_or_default();
     Ok(json!({
         "name": name, "description": description, "providertype": entity.providertype, "provisioner": fields,
+        "sensitive": sensitive,
     }))
 }
 

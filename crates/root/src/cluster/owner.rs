@@ -12,6 +12,7 @@ use work::queue::{Claim, Outcome};
 
 use super::desk::Desk;
 use super::end::{End, end};
+use super::hook::About;
 use super::live::{Live, News, Next};
 use super::open::{self, Pass};
 use super::pages::Packed;
@@ -277,7 +278,8 @@ impl Owner {
         live.job.status = JobStatus::Running;
         live.job.total = live.plan.iter().filter(|task| task.verb.is_some()).count() as u32;
         let txn = job_put(Txn::new(), &live.job);
-        let txn = hook::call(txn, &live.cluster, &live.job, hook::When::Start, self.cloud.now());
+        let about = About { cluster: &live.cluster, job: &live.job, nodes: live.nodes.values().collect() };
+        let txn = hook::call(txn, &about, hook::When::Start, self.cloud.now());
         self.commit(txn).await
     }
 
@@ -300,8 +302,33 @@ impl Owner {
             let record =
                 ClusterRecord { status: ClusterStatus::Inconsistent, message, ..row.value.as_ref().clone() };
             txn = txn.update(kind::CLUSTER, cluster, row.version, encode(&record));
+            let nodes = snapshot.cluster_nodes.get(cluster).into_iter().flatten();
+            let nodes = nodes.map(|(_, node)| node.value.as_ref()).collect();
+            txn = self.tell(txn, &About { cluster: &record, job: &job, nodes });
         }
         self.commit(txn).await
+    }
+
+    /// Adds to the transaction that ends a job what is said of it: a line of the history and a call.
+    fn tell(&self, txn: Txn, about: &About<'_>) -> Txn {
+        let (now, cluster, job) = (self.cloud.now(), about.cluster, about.job);
+        let (verb, when) = match job.status {
+            JobStatus::Complete => ("complete", hook::When::Success),
+            JobStatus::Aborted => ("aborted", hook::When::Failure),
+            _ => ("failed", hook::When::Failure),
+        };
+        let line = Line {
+            tenant: Some(&cluster.tenant),
+            what: &format!("cluster.{verb}"),
+            kind: kind::CLUSTER,
+            id: cluster.id.as_str(),
+            name: cluster.name.as_str(),
+            message: match &job.message {
+                Some(message) => format!("{}: {message}", job.action),
+                None => job.action.clone(),
+            },
+        };
+        journal(hook::call(txn, about, when, now), now, &Actor::root(), line)
     }
 
     /// Keeps what came of tasks, then lets it count. Returns whether there is more.
@@ -475,26 +502,8 @@ impl Owner {
 
     /// The transaction that ends a job.
     fn last(&self, snapshot: &Snapshot, row: &Row<ClusterRecord>, ended: End) -> Txn {
-        let now = self.cloud.now();
-        let End { cluster, job, .. } = ended;
-        let verb = match job.status {
-            JobStatus::Complete => "complete",
-            JobStatus::Aborted => "aborted",
-            _ => "failed",
-        };
-        let line = Line {
-            tenant: Some(&row.tenant),
-            what: &format!("cluster.{verb}"),
-            kind: kind::CLUSTER,
-            id: row.id.as_str(),
-            name: row.name.as_str(),
-            message: match &job.message {
-                Some(message) => format!("{}: {message}", job.action),
-                None => job.action.clone(),
-            },
-        };
-        let when = if job.status == JobStatus::Complete { hook::When::Success } else { hook::When::Failure };
-        let mut txn = match &cluster {
+        let End { cluster, job, kept, .. } = ended;
+        let txn = match &cluster {
             Some(cluster) => {
                 job_put(Txn::new().update(kind::CLUSTER, &row.id, row.version, encode(cluster)), &job)
             }
@@ -504,8 +513,9 @@ impl Owner {
                 jobs.fold(txn, |txn, (_, job)| txn.delete(kind::CLUSTER_JOB, job.id(), None))
             }
         };
-        txn = hook::call(txn, cluster.as_ref().unwrap_or(row), &job, when, now);
-        journal(txn, now, &Actor::root(), line)
+        let about =
+            About { cluster: cluster.as_ref().unwrap_or(row), job: &job, nodes: kept.iter().collect() };
+        self.tell(txn, &about)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Error, Result};
+use api::PlanStep;
+use model::{Error, Fault, Result};
 use serde_json::{Map, Value};
 use template::plan::{self, Assignment, Cluster, Graph, Order, PlanNode};
 use template::solve::{self, Answer, Request, Unsolvable};
@@ -67,12 +68,10 @@ pub struct Ground<'a> {
 
 /// What solving said when it found no layout.
 pub fn refusal(unsolvable: &Unsolvable) -> Error {
-    let told: Vec<&str> = unsolvable.conflicts.iter().map(|conflict| conflict.text.as_str()).collect();
-    let error = Error::invalid(unsolvable.reason.clone());
-    match told.is_empty() {
-        true => error,
-        false => error.hint(format!("these demands clash: {}", told.join("; "))),
-    }
+    let fault = |text: &String| Fault { field: None, message: text.clone(), hint: None };
+    let mut error = Error::invalid(unsolvable.reason.clone());
+    error.more = unsolvable.conflicts.iter().map(|conflict| fault(&conflict.text)).collect();
+    error
 }
 
 /// Asks the solver; what cannot be is an error.
@@ -385,6 +384,21 @@ pub fn counts(plan: &Plan) -> BTreeMap<String, u32> {
         *counts.entry(verb.word().to_owned()).or_default() += 1;
     }
     counts
+}
+
+/// The stages of a plan, alike tasks of each counted together.
+pub fn outline(plan: &Plan) -> Vec<Vec<PlanStep>> {
+    let step = |at: u32| {
+        let task = &plan.tasks[at as usize];
+        let name = task.verb.map_or("", Verb::word).to_owned();
+        (name, task.service.clone())
+    };
+    let count = |stage: &Vec<u32>| {
+        let mut counts: BTreeMap<(String, String), u32> = BTreeMap::new();
+        stage.iter().for_each(|at| *counts.entry(step(*at)).or_default() += 1);
+        counts.into_iter().map(|((name, service), count)| PlanStep { name, service, count }).collect()
+    };
+    stages(&plan.tasks).iter().map(count).collect()
 }
 
 /// The name of a machine: the cluster's name as a label, its number, the node's, and a domain.

@@ -157,6 +157,11 @@ pub fn task_id(cluster: &ClusterId, num: u32, job: u64, task: u32) -> String {
     format!("{}/{job:06}-{task:08}", node_id(cluster, num))
 }
 
+/// What users call a task of a job.
+pub fn shown_id(job: &str, task: u32) -> String {
+    format!("{job}-{task:03}")
+}
+
 impl JobRecord {
     pub fn id(&self) -> String {
         job_id(&self.cluster, self.number)
@@ -341,6 +346,28 @@ pub struct TaskRecord {
     pub changed_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What its last attempt printed, once it is over.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stdout: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+    /// Attempts after which it was tried again, the last few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Attempt>,
+}
+
+/// One attempt at a task that did not end it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub verb: Verb,
+    /// A step of making a machine anew may also be done.
+    #[serde(default)]
+    pub failed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_at: Option<Timestamp>,
+    pub ended_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stdout: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -351,8 +378,13 @@ impl TaskRecord {
     /// Lets go of the output of what is over: it is in the store, and of a large cluster too much to hold.
     pub fn forget(&mut self) {
         if self.mark != Mark::Again {
-            (self.stdout, self.stderr) = Default::default();
+            (self.stdout, self.stderr, self.earlier) = Default::default();
         }
+    }
+
+    /// What users call it: the job and its place in the plan.
+    pub fn shown_id(&self, cluster: &ClusterId) -> String {
+        shown_id(&job_id(cluster, self.job), self.task)
     }
 }
 

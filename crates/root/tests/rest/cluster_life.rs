@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use api::{ClusterLease, ClusterStatus, ListQuery};
+use api::{ClusterLease, ClusterStatus, ListQuery, TaskStatus};
 use axum::Json;
 use axum::routing::post;
 use model::{Report, Role};
@@ -55,13 +55,15 @@ async fn webhooks_are_called_until_they_answer_and_leases_end() {
     let mut events: Vec<(String, String)> = Vec::new();
     for body in seen.lock().unwrap().iter() {
         assert_eq!(body["cluster"]["name"], "shop");
+        let names: Vec<&Value> = body["nodes"].as_array().unwrap().iter().map(|node| &node["num"]).collect();
+        assert_eq!((names, &body["nodes_total"]), (vec![&json!(1000), &json!(1001)], &json!(2)), "{body}");
         events.push((body["event"].to_string(), body["job"]["action"].to_string()));
     }
     events.sort();
     let said = |event: &str| (format!("\"{event}\""), "\"CLUSTER_CREATE\"".to_owned());
     assert_eq!(events, [said("start"), said("success")]);
     // A lease that is made shorter ends, warned of before.
-    let soon = ClusterLease { expires_at: Some(made.created_at.plus_ms(1)), extend_ms: None };
+    let soon = ClusterLease { expires_at: Some(made.created_at.plus_ms(14_000)), extend_ms: None };
     user.cluster_lease("shop", &soon).await.unwrap();
     gone(&user, "shop").await;
     assert_eq!(fake.machines(), 0);
@@ -69,7 +71,14 @@ async fn webhooks_are_called_until_they_answer_and_leases_end() {
     let what: Vec<&str> = history.items.iter().map(|event| event.what.as_str()).collect();
     assert_eq!(
         what,
-        ["cluster.complete", "cluster.delete", "cluster.lease", "cluster.complete", "cluster.create"]
+        [
+            "cluster.complete",
+            "cluster.delete",
+            "cluster.lease-warning",
+            "cluster.lease",
+            "cluster.complete",
+            "cluster.create"
+        ]
     );
 }
 
@@ -82,6 +91,7 @@ async fn a_job_goes_on_after_a_restart() {
     let fake = Fake::start(&world, "hand").await;
     // It does not get beyond this.
     let slow = Report { status: 1, message: "not yet".into(), is_passing: true, ..Report::default() };
+    let slow = Report { stdout: "first line\nlast line\n".into(), ..slow };
     fake.ground.lock().unwrap().fails.push(("CONFIRM 1001".into(), 3, slow));
     user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
     for _ in 0..200 {
@@ -106,6 +116,18 @@ async fn a_job_goes_on_after_a_restart() {
     let _fake = Fake::resume(&world, id, ground.clone());
     let made = settled(&user, "shop").await;
     assert_eq!(made.status, ClusterStatus::Active, "{made:?}");
+    // Each attempt is told, before and after the restart, under the name that the job has for the task.
+    let log = user.cluster_node_log("shop", 1001).await.unwrap();
+    let tries: Vec<_> = log.iter().filter(|action| action.action == "CONFIRM").collect();
+    let (last, failed) = tries.split_last().unwrap();
+    assert_eq!((failed.len(), last.status, last.failures), (3, TaskStatus::Complete, 3), "{log:?}");
+    for attempt in failed {
+        assert_eq!((attempt.status, attempt.message.as_deref()), (TaskStatus::Failed, Some("not yet")));
+        assert_eq!(attempt.stdout, "first line\nlast line\n");
+    }
+    let job = user.cluster_job("shop", &made.job.unwrap().id).await.unwrap();
+    let task = job.stages.iter().flatten().find(|task| task.name == "CONFIRM" && task.node == 1001);
+    assert!(tries.iter().all(|attempt| attempt.id == task.unwrap().id), "{tries:?}");
     let ground = ground.lock().unwrap();
     let count = |told: &str| ground.done.iter().filter(|one| *one == told).count();
     assert_eq!((count("CREATE 1000"), count("CREATE 1001")), (1, 1), "{:?}", ground.done);

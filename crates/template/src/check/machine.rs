@@ -19,6 +19,17 @@ pub fn check(catalogue: &Catalogue, report: &mut Report) {
                 format!("provider type '{}' does not exist", provider.providertype),
             );
         }
+        let fields =
+            catalogue.providertypes.get(&provider.providertype).map(|plugin| &plugin.parameters.admin);
+        let missing = fields.map(|fields| fields.missing(|name| provider.provisioner.contains_key(name)));
+        if let Some(sets) = missing.filter(|sets| !sets.is_empty()) {
+            let message = format!(
+                "provider type '{}' needs {}; without it no cluster can be made here unless its user gives it",
+                provider.providertype,
+                super::any_of(&sets)
+            );
+            report.warning(at, "provisioner", message);
+        }
     }
     for hardware in catalogue.hardwaretypes.values() {
         let at = At { kind: Kind::HardwareType, name: &hardware.name };

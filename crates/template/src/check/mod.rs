@@ -7,6 +7,7 @@ mod template;
 use serde::Serialize;
 
 use crate::catalogue::{Catalogue, Kind};
+use crate::expand;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -40,6 +41,26 @@ pub fn check(catalogue: &Catalogue) -> Vec<Finding> {
     findings.sort_by(|a, b| (a.level, &a.kind, &a.name).cmp(&(b.level, &b.kind, &b.name)));
     findings.dedup();
     findings
+}
+
+/// Macros must be well formed wherever they stand, and should name services that there are.
+fn text(catalogue: &Catalogue, report: &mut Report, at: At<'_>, path: &str, text: &str) {
+    if let Err(error) = expand::check(text) {
+        report.error(at, path, error.message);
+    }
+    for name in expand::services(text).iter().filter(|name| !catalogue.services.contains_key(*name)) {
+        report.warning(
+            at,
+            path,
+            format!("a macro names service '{}', which does not exist", model::shown(name)),
+        );
+    }
+}
+
+/// The fields of which one set is needed, in words.
+fn any_of(sets: &[Vec<&str>]) -> String {
+    let words: Vec<String> = sets.iter().map(|set| set.join(" and ")).collect();
+    words.join(", or ")
 }
 
 #[derive(Default)]

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{At, Level, Report};
 use crate::catalogue::{Catalogue, Kind};
 use crate::entity::{Service, StageDependencies};
-use crate::expand;
 use crate::plan::circle;
 
 pub fn check(catalogue: &Catalogue, report: &mut Report) {
@@ -37,11 +36,15 @@ pub fn check(catalogue: &Catalogue, report: &mut Report) {
                 let message = format!("automator type '{}' does not exist", action.automator);
                 report.error(at, format!("provisioner.actions.{kind}.type"), message);
             }
+            let fields = types.get(&action.automator).map(|plugin| &plugin.parameters.admin);
+            let missing = fields.map(|fields| fields.missing(|name| action.fields.contains_key(name)));
+            if let Some(sets) = missing.filter(|sets| !sets.is_empty()) {
+                let message = format!("automator '{}' needs {}", action.automator, super::any_of(&sets));
+                report.warning(at, format!("provisioner.actions.{kind}.fields"), message);
+            }
         }
         for (place, link) in service.links.iter().enumerate() {
-            if let Err(error) = expand::check(&link.url) {
-                report.error(at, format!("links[{place}].url"), error.message);
-            }
+            super::text(catalogue, report, at, &format!("links[{place}].url"), &link.url);
         }
     }
     circles(catalogue, &providers, report);

@@ -4,7 +4,6 @@ use super::{At, Report};
 use crate::catalogue::{Catalogue, Kind};
 use crate::compose;
 use crate::entity::{ClusterTemplate, RatioTo};
-use crate::expand;
 use crate::solve::{Answer, Request, SIZE_MAX, solve};
 
 /// Looks at the clock that a trial layout may take; about a second.
@@ -16,7 +15,7 @@ pub fn check(catalogue: &Catalogue, report: &mut Report) {
         for name in partial.defaults.services.iter().filter(|name| !catalogue.services.contains_key(*name)) {
             report.error(at, "defaults.services", format!("service '{name}' does not exist"));
         }
-        macros(report, at, "defaults.config", &partial.defaults.config.clone().into());
+        macros(catalogue, report, at, "defaults.config", &partial.defaults.config.clone().into());
     }
     for stored in catalogue.clustertemplates.values() {
         let at = At { kind: Kind::ClusterTemplate, name: &stored.name };
@@ -33,11 +32,9 @@ fn whole(catalogue: &Catalogue, report: &mut Report, at: At<'_>, template: &Clus
     defaults_fit(report, at, template);
     numbers(report, at, template);
     groups(report, at, template);
-    macros(report, at, "defaults.config", &template.defaults.config.clone().into());
+    macros(catalogue, report, at, "defaults.config", &template.defaults.config.clone().into());
     for (place, link) in template.links.iter().enumerate() {
-        if let Err(error) = expand::check(&link.url) {
-            report.error(at, format!("links[{place}].url"), error.message);
-        }
+        super::text(catalogue, report, at, &format!("links[{place}].url"), &link.url);
     }
     if let Some(lease) = template.administration.leaseduration {
         let ends = |ms: u64| if ms == 0 { u64::MAX } else { ms };
@@ -193,21 +190,19 @@ fn groups(report: &mut Report, at: At<'_>, template: &ClusterTemplate) {
 }
 
 /// Macros must be well formed wherever they stand.
-fn macros(report: &mut Report, at: At<'_>, path: &str, value: &serde_json::Value) {
+fn macros(catalogue: &Catalogue, report: &mut Report, at: At<'_>, path: &str, value: &serde_json::Value) {
     match value {
-        serde_json::Value::String(text) => {
-            if let Err(error) = expand::check(text) {
-                report.error(at, path, error.message);
-            }
-        }
+        serde_json::Value::String(text) => super::text(catalogue, report, at, path, text),
         serde_json::Value::Array(items) => {
             items
                 .iter()
                 .enumerate()
-                .for_each(|(place, item)| macros(report, at, &format!("{path}[{place}]"), item));
+                .for_each(|(place, item)| macros(catalogue, report, at, &format!("{path}[{place}]"), item));
         }
         serde_json::Value::Object(members) => {
-            members.iter().for_each(|(name, item)| macros(report, at, &format!("{path}.{name}"), item));
+            members
+                .iter()
+                .for_each(|(name, item)| macros(catalogue, report, at, &format!("{path}.{name}"), item));
         }
         _ => {}
     }

@@ -40,6 +40,49 @@ fn a_good_catalogue_has_nothing_wrong() {
 }
 
 #[test]
+fn what_will_be_missing_later_is_told_early() {
+    is(
+        Kind::ClusterTemplate,
+        json!({"name": "t", "defaults": {"config": {"a": ["%host.service.web% %ip.service.ghost[0]% 100%"]}},
+            "links": [{"label": "l", "url": "http://%host.service.gone%/"}]}),
+        &[
+            "Warning t defaults.config.a[0]: a macro names service 'ghost', which does not exist",
+            "Warning t links[0].url: a macro names service 'gone', which does not exist",
+        ],
+    );
+    let mut catalogue = catalogue();
+    let field = json!({"label": "l", "type": "text"});
+    let mut add = |kind, value: Value| catalogue.add(kind, value).unwrap();
+    add(
+        Kind::ProviderType,
+        json!({"name": "ec2", "parameters": {"admin": {"fields": {"user": field, "key": field, "file": field},
+            "required": [["user", "key"], ["file"]]}}}),
+    );
+    add(
+        Kind::AutomatorType,
+        json!({"name": "shell", "parameters": {"admin": {"fields": {"script": field}, "required": [["script"]]}}}),
+    );
+    add(Kind::Provider, json!({"name": "half", "providertype": "ec2", "provisioner": {"user": "me"}}));
+    add(Kind::Provider, json!({"name": "whole", "providertype": "ec2", "provisioner": {"file": "f"}}));
+    add(
+        Kind::Service,
+        json!({"name": "s", "provisioner": {"actions": {"install": {"type": "shell", "fields": {}}}}}),
+    );
+    let said: Vec<String> =
+        check(&catalogue).into_iter().map(|one| format!("{}: {}", one.name, one.message)).collect();
+    let needs = "provider type 'ec2' needs";
+    let unless = "without it no cluster can be made here unless its user gives it";
+    assert_eq!(
+        said,
+        [
+            format!("cloud: {needs} user and key, or file; {unless}"),
+            format!("half: {needs} key, or file; {unless}"),
+            "s: automator 'shell' needs script".to_owned(),
+        ]
+    );
+}
+
+#[test]
 fn what_dangles_is_told_all_at_once() {
     is(
         Kind::ClusterTemplate,

@@ -71,6 +71,11 @@ impl ResourceType {
 }
 
 impl PluginType {
+    /// Whether it says what a field is.
+    pub fn describes(&self, field: &str) -> bool {
+        [&self.parameters.admin, &self.parameters.user].iter().any(|side| side.fields.contains_key(field))
+    }
+
     /// Whether a field must not be shown.
     pub fn is_secret(&self, field: &str) -> bool {
         let sides = [&self.parameters.admin, &self.parameters.user];

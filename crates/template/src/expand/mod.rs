@@ -18,6 +18,8 @@ mod room;
 
 pub use node::{NodeRecord, Nodes};
 
+use std::collections::BTreeSet;
+
 use model::{Error, Result};
 use serde_json::Value;
 
@@ -98,6 +100,24 @@ pub fn check(text: &str) -> Result<()> {
         rest = after;
     }
     Ok(())
+}
+
+/// The services that macros in a text name; those that cannot be read are left out.
+pub fn services(text: &str) -> BTreeSet<String> {
+    let (mut named, mut rest) = (BTreeSet::new(), text);
+    while let Some((_, macro_text, after)) = next_macro(rest) {
+        if let Ok(expression) = parse::parse(macro_text) {
+            match expression.what {
+                What::Host { service }
+                | What::Ip { service, .. }
+                | What::Count { service }
+                | What::Instance { service } => drop(named.insert(service)),
+                What::Owner | What::HostSelf | What::IpSelf { .. } => {}
+            }
+        }
+        rest = after;
+    }
+    named
 }
 
 fn wrong(macro_text: &str, why: &str) -> Error {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{ClusterAsk, ClusterCreate, ClusterPreview, ClusterSolve, ClusterWebhooks};
+use api::{ClusterAsk, ClusterCreate, ClusterPreview, ClusterSolve, ClusterWebhooks, PlanStep};
 use clap::Args;
 use model::{ErrorKind, Name};
 use serde_json::{Map, Value};
@@ -185,6 +185,12 @@ pub async fn solve(session: &Session, args: SolveArguments) -> Result<u8> {
     Ok(if is_solved { 0 } else { EXIT_FAILED })
 }
 
+/// `INSTALL nginx on 3`
+fn step(step: &PlanStep) -> String {
+    let service = if step.service.is_empty() { String::new() } else { format!(" {}", step.service) };
+    format!("{}{service} on {}", step.name, step.count)
+}
+
 fn page(preview: &ClusterPreview) -> String {
     let header = ["COUNT", "HARDWARE", "IMAGE", "SERVICES"].map(str::to_owned).to_vec();
     let rows = preview.layout.iter().map(|group| {
@@ -195,6 +201,10 @@ fn page(preview: &ClusterPreview) -> String {
     let total: u32 = preview.tasks.values().sum();
     let tasks: Vec<String> = preview.tasks.iter().map(|(name, count)| format!("{count} {name}")).collect();
     text += &format!("\n{total} tasks, the longest way {}: {}\n", preview.levels, tasks.join(", "));
+    for (at, stage) in preview.stages.iter().enumerate() {
+        let steps: Vec<String> = stage.iter().map(step).collect();
+        text += &format!("  {:>2}  {}\n", at + 1, steps.join(", "));
+    }
     if let Some(cost) = preview.cost {
         text += &format!("{cost} an hour\n");
     }

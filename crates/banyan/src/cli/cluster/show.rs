@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::{Cluster, ClusterNode, JobSummary, JobTask, ListQuery, NodeStatus, TaskStatus};
 use clap::Args;
+use serde::Serialize;
 
 use super::find;
 use crate::failure::{Failure, Result};
@@ -15,6 +16,8 @@ use crate::session::{Session, all};
 use crate::wait::cluster::{failed, state};
 
 const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// Links that the page of a cluster shows.
+const LINKS_SHOWN: usize = 50;
 /// Machines that the page of a cluster shows.
 const NODES_SHOWN: usize = 100;
 
@@ -107,11 +110,13 @@ pub async fn list(session: &Session, args: ListArguments) -> Result<()> {
 /// The page of a cluster, with its machines for people.
 pub async fn get(session: &Session, name: &str) -> Result<()> {
     let cluster = find(session, name).await?;
-    output::item(session.format, &cluster, cluster.name.as_str(), describe)?;
+    let machines = session.client.cluster_nodes(cluster.name.as_str()).await?;
+    let whole = Whole { cluster, machines };
+    output::item(session.format, &whole, whole.cluster.name.as_str(), describe)?;
     if !matches!(session.format, Format::Table | Format::Wide) {
         return Ok(());
     }
-    let mut nodes = session.client.cluster_nodes(cluster.name.as_str()).await?;
+    let mut nodes = whole.machines;
     let total = nodes.len();
     nodes.truncate(NODES_SHOWN);
     if total > 0 {
@@ -123,8 +128,23 @@ pub async fn get(session: &Session, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn describe(cluster: &Cluster, wide: bool) -> Vec<(String, String)> {
-    let links = cluster.links.iter().map(|link| format!("{} {}", link.label, link.url));
+/// A cluster with its machines.
+#[derive(Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    cluster: Cluster,
+    machines: Vec<ClusterNode>,
+}
+
+fn describe(whole: &Whole, wide: bool) -> Vec<(String, String)> {
+    let Whole { cluster, machines } = whole;
+    let own = cluster.links.iter().map(|link| format!("{} {}", link.label, link.url));
+    let of_node = |node: &ClusterNode| {
+        let num = node.num;
+        let shown = node.links.iter().map(move |link| format!("{} {} ({num})", link.label, link.url));
+        shown.collect::<Vec<_>>()
+    };
+    let links = own.chain(machines.iter().flat_map(of_node)).take(LINKS_SHOWN);
     let mut page = vec![
         pair("name", &cluster.name),
         pair("id", &cluster.id),

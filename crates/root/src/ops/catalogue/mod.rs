@@ -18,7 +18,7 @@ use template::entity::PluginType;
 use template::{Catalogue, Kind};
 
 use self::builtin::builtin;
-pub(crate) use self::secret::{is_secret, open as secret_open};
+pub(crate) use self::secret::{is_secret, open as secret_open, text as secret_text};
 use super::page::{Query, cut, glob};
 use super::{resource, version_check};
 use crate::cloud::{Caller, Cloud};

@@ -15,8 +15,12 @@ use crate::tables::DefinitionRecord;
 
 /// Where a provider's fields are.
 const FIELDS: &str = "provisioner";
-/// Fields of these names are secret whatever a type says, for types that nobody described.
+/// Fields of these names are secret whatever a type says.
 const ALWAYS: [&str; 6] = ["api_password", "api_secret", "password", "secret", "ssh_key", "ssh_password"];
+/// A field that nobody described is secret when its name has one of these in it, or ends like a key.
+const TELLING: [&str; 5] = ["password", "secret", "token", "credential", "private"];
+const KEY: &str = "key";
+const PUBLIC: &str = "public";
 
 fn context(tenant: Option<&TenantId>, name: &str, field: &str) -> String {
     format!("provider {} {name} {field}", tenant.map_or("-", TenantId::as_str))
@@ -35,7 +39,13 @@ pub fn open(
 
 /// Whether a field is secret; `kind` is the provider's type, where somebody described it.
 pub fn is_secret(kind: Option<&PluginType>, field: &str) -> bool {
-    ALWAYS.contains(&field) || kind.is_some_and(|kind| kind.is_secret(field))
+    if ALWAYS.contains(&field) || kind.is_some_and(|kind| kind.is_secret(field)) {
+        return true;
+    }
+    let name = field.to_ascii_lowercase();
+    let is_telling = TELLING.iter().any(|word| name.contains(word));
+    let is_key = name.ends_with(KEY) && !name.contains(PUBLIC);
+    (is_telling || is_key) && !kind.is_some_and(|kind| kind.describes(field))
 }
 
 /// The entity without its secrets, and those sealed. `known` is the catalogue as it is meant to be.
@@ -71,7 +81,8 @@ pub fn sealed(
     Ok((entity, secrets))
 }
 
-fn text(value: Value) -> Option<String> {
+/// A secret as it is sealed.
+pub fn text(value: Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text).filter(|text| !text.is_empty()),
         Value::Null => None,
@@ -109,4 +120,27 @@ pub fn mask<'a>(mut entity: Value, secrets: impl Iterator<Item = &'a String>) ->
         }
     }
     entity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_nobody_described_are_judged_by_their_names() {
+        for field in ["api_key", "accessToken", "client_secret", "credentials", "private_pem", "ssh_key"] {
+            assert!(is_secret(None, field), "{field}");
+        }
+        for field in ["region", "ssh_public_key", "ssh_keypair", "keystone_url", "image"] {
+            assert!(!is_secret(None, field), "{field}");
+        }
+        let described = serde_json::json!({
+            "name": "x", "parameters": {"admin": {"fields": {
+                "access_key": {"label": "a", "type": "text"}, "pin": {"label": "p", "type": "password"}
+            }}}
+        });
+        let kind: PluginType = template::entity::read(described).expect("a type");
+        assert!(!is_secret(Some(&kind), "access_key") && is_secret(Some(&kind), "pin"));
+        assert!(is_secret(Some(&kind), "password"));
+    }
 }

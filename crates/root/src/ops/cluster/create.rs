@@ -19,7 +19,7 @@ use crate::cluster::pages::Packed;
 use crate::cluster::plan::{Planned, Wish};
 use crate::cluster::record::{ClusterRecord, Shape, definition_part};
 use crate::cluster::{field_context, key_context};
-use crate::ops::catalogue::{self, is_secret};
+use crate::ops::catalogue::{self, is_secret, secret_text};
 use crate::ops::instance::{busy, race_wait};
 use crate::ops::once::{Once, once};
 use crate::ops::{DECISIONS_MAX, raced};
@@ -272,11 +272,10 @@ fn fields(
     }
     let (mut plain, mut sealed) = (Map::new(), BTreeMap::new());
     for (field, value) in given {
-        match value.as_str().filter(|_| is_secret(described, field)) {
-            Some(text) => {
-                sealed.insert(field.clone(), cloud.master.seal(&field_context(id, field), text.as_bytes()));
-            }
-            None => drop(plain.insert(field.clone(), value.clone())),
+        if !is_secret(described, field) {
+            plain.insert(field.clone(), value.clone());
+        } else if let Some(text) = secret_text(value.clone()) {
+            sealed.insert(field.clone(), cloud.master.seal(&field_context(id, field), text.as_bytes()));
         }
     }
     Ok((plain, sealed))

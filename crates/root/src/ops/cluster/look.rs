@@ -7,7 +7,7 @@ use api::{
     ClusterJob, ClusterKey, ClusterNode, ClusterPreview, ClusterSolve, JobSummary, JobTask, LayoutGroup,
     NodeAction, Provisioner, TaskStatus, Unsolvable,
 };
-use model::{Error, ErrorKind, Result, shown};
+use model::{ClusterId, Error, ErrorKind, Result, shown};
 use store::Txn;
 use template::Catalogue;
 use work::queue::Stage;
@@ -16,7 +16,7 @@ use super::order::{nodes_of, planned};
 use super::{SOLVE_MAX, create, find, journal, view};
 use crate::cloud::{Caller, Cloud};
 use crate::cluster::plan::{self, Planned, Wish};
-use crate::cluster::record::{Mark, PlanTask, TaskRecord, node_id};
+use crate::cluster::record::{Mark, PlanTask, TaskRecord, node_id, shown_id};
 use crate::cluster::{key_context, load};
 use crate::history::{self, Line};
 use crate::tables::{RemovedRecord, decode, encode, kind};
@@ -49,28 +49,44 @@ pub async fn log(cloud: &Cloud, caller: &Caller, name: &str, num: &str) -> Resul
         return Err(missing());
     }
     let mut actions = Vec::new();
-    for row in rows {
-        let task: TaskRecord = decode(&row.body)?;
-        let id = row.id.rsplit('/').next().unwrap_or_default().to_owned();
-        actions.push(action(id, task));
+    for kept in rows {
+        let task: TaskRecord = decode(&kept.body)?;
+        let job = snapshot.cluster_job(&row.id, task.job);
+        let is_over = job.is_none_or(|job| job.status.is_over());
+        actions.extend(attempts(&row.id, task, is_over));
     }
     actions.sort_by_key(|action| action.began_at.unwrap_or(action.changed_at));
     Ok(actions)
 }
 
-fn action(id: String, task: TaskRecord) -> NodeAction {
-    NodeAction {
-        id,
+/// Each attempt at a task, the last one with what became of the task.
+fn attempts(cluster: &ClusterId, task: TaskRecord, is_over: bool) -> Vec<NodeAction> {
+    let id = task.shown_id(cluster);
+    let last = NodeAction {
+        id: id.clone(),
         action: task.verb.word().to_owned(),
-        service: task.service,
-        status: status(task.mark),
+        service: task.service.clone(),
+        status: if is_over && task.mark == Mark::Again { TaskStatus::Dropped } else { status(task.mark) },
         failures: task.failures,
         began_at: task.began_at,
         changed_at: task.changed_at,
         message: task.message,
         stdout: task.stdout,
         stderr: task.stderr,
-    }
+    };
+    let earlier = task.earlier.into_iter().map(|attempt| NodeAction {
+        id: id.clone(),
+        action: attempt.verb.word().to_owned(),
+        service: task.service.clone(),
+        status: if attempt.failed { TaskStatus::Failed } else { TaskStatus::Complete },
+        failures: 0,
+        began_at: attempt.began_at,
+        changed_at: attempt.ended_at,
+        message: attempt.message,
+        stdout: attempt.stdout,
+        stderr: attempt.stderr,
+    });
+    earlier.chain([last]).collect()
 }
 
 const fn status(mark: Mark) -> TaskStatus {
@@ -130,7 +146,7 @@ fn task_view(
         None => TaskStatus::NotSubmitted,
     };
     JobTask {
-        id: format!("{job}-{at:03}"),
+        id: shown_id(job, at),
         name: task.verb.map_or("", |verb| verb.word()).to_owned(),
         node: task.node,
         service: task.service.clone(),
@@ -175,7 +191,7 @@ pub async fn solve(cloud: &Cloud, caller: &Caller, body: ClusterSolve) -> Result
     match planned {
         Ok(planned) => Ok(preview(planned)),
         Err(error) if error.kind == ErrorKind::Invalid && error.field.is_none() => {
-            let conflicts = error.hint.into_iter().collect();
+            let conflicts = error.more.into_iter().map(|fault| fault.message).collect();
             let unsolvable = Some(Unsolvable { reason: error.message, conflicts });
             Ok(ClusterPreview { unsolvable, ..ClusterPreview::default() })
         }
@@ -194,6 +210,7 @@ fn preview(planned: Planned) -> ClusterPreview {
         layout: planned.target.layout.0.iter().map(group).collect(),
         action: Some(planned.action.to_owned()),
         tasks: plan::counts(&planned.plan),
+        stages: plan::outline(&planned.plan),
         levels: planned.levels,
         cost: planned.cost,
         anew: planned.anew,
