@@ -170,7 +170,7 @@ pub struct Cluster {
     pub expires_at: Option<Timestamp>,
     /// The public part of the key that its machines let in.
     pub public_key: String,
-    /// Whether there is an earlier layout to go back to.
+    /// Whether there is something to go back to: what it was before the last change, or before one that failed half-way.
     #[serde(default)]
     pub can_rollback: bool,
     pub created_at: Timestamp,

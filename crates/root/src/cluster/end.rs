@@ -55,7 +55,7 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
             set(&mut cluster, &mut job, status, Some(format!("{why}{left}")));
         }
         Purpose::Change if is_good => {
-            cluster.before = Some(std::mem::replace(&mut cluster.shape, job.target.clone()));
+            become_target(&mut cluster, &job);
             let status = if stray.is_empty() { ClusterStatus::Active } else { ClusterStatus::Incomplete };
             let why = failures.filter(|_| !stray.is_empty());
             if why.is_some() {
@@ -68,9 +68,7 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
             set(&mut cluster, &mut job, status, Some(why));
         }
         Purpose::Operate if is_good => {
-            if cluster.shape != job.target {
-                cluster.before = Some(std::mem::replace(&mut cluster.shape, job.target.clone()));
-            }
+            become_target(&mut cluster, &job);
             let (status, why) = match stray.is_empty() {
                 true => (ClusterStatus::Active, None),
                 false => (
@@ -90,6 +88,13 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
     }
     cluster.machines = kept.len() as u32;
     End { cluster: Some(cluster), job, kept, gone }
+}
+
+/// What it was is kept beside what it is now; doing the same again is no change.
+fn become_target(cluster: &mut ClusterRecord, job: &JobRecord) {
+    if cluster.shape != job.target {
+        cluster.before = Some(std::mem::replace(&mut cluster.shape, job.target.clone()));
+    }
 }
 
 /// What a change that failed leaves, and how that is said.

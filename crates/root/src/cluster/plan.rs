@@ -143,17 +143,16 @@ impl Ground<'_> {
                 self.change(Purpose::Change, assignment, target, cost, is_anew)
             }
             Wish::Rollback => {
-                let before = self.cluster.before.clone();
-                let before =
-                    before.ok_or_else(|| Error::conflict("there is no earlier layout to go back to"))?;
-                let assignment = plan::assign(&self.standing(), &before.layout);
-                let cost = before.layout.cost(self.catalogue, &self.cluster.provider);
+                let back = self.cluster.back().cloned();
+                let back = back.ok_or_else(|| Error::conflict("there is no earlier layout to go back to"))?;
+                let assignment = plan::assign(&self.standing(), &back.layout);
+                let cost = back.layout.cost(self.catalogue, &self.cluster.provider);
                 if assignment.action() != "NONE" {
-                    return self.change(Purpose::Change, assignment, before, cost, false);
+                    return self.change(Purpose::Change, assignment, back, cost, false);
                 }
                 // The same machines and services: what differs is how they are installed and configured.
                 let mut planned = self.upgrade(&[], 1)?;
-                planned.target = before;
+                planned.target = back;
                 Ok(planned)
             }
             Wish::Delete => Ok(self.delete()),

@@ -46,7 +46,7 @@ pub fn ask_for(name: &str, size: u32) -> ClusterCreate {
 pub struct Ground {
     pub machines: BTreeSet<String>,
     pub done: Vec<String>,
-    bodies: Vec<Value>,
+    pub bodies: Vec<Value>,
     /// What fails, as `VERB NODE`, and how often still.
     pub fails: Vec<(String, u32, Report)>,
 }

@@ -60,7 +60,7 @@ enum Verb {
     Services(change::ServicesArguments),
     /// Install services anew, a few machines at a time.
     Upgrade(change::UpgradeArguments),
-    /// Go back to the layout, services and configuration before the last change.
+    /// Go back to the layout, services and configuration before the last change, or before one that failed half-way.
     Rollback(change::OneArguments),
     /// Change when it is deleted by itself.
     Lease(change::LeaseArguments),

@@ -152,7 +152,7 @@ async fn place(
     let mut record = row.value.as_ref().clone();
     let mut part = None;
     let mut number = match &asked.wish {
-        Wish::Rollback => row.before.as_ref().map_or(row.shape.definition, |before| before.definition),
+        Wish::Rollback => row.back().map_or(row.shape.definition, |back| back.definition),
         _ => row.shape.definition,
     };
     let definition = if asked.sync {

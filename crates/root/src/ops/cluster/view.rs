@@ -43,7 +43,7 @@ pub fn cluster(snapshot: &Snapshot, row: &Row<ClusterRecord>) -> Cluster {
         cost: row.cost,
         expires_at: row.expires_at,
         public_key: row.public_key.clone(),
-        can_rollback: row.before.is_some(),
+        can_rollback: row.back().is_some(),
         created_at: row.created_at,
         created_by: row.created_by.clone(),
     }
