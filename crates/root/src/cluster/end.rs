@@ -3,6 +3,7 @@
 use api::{ClusterStatus, JobStatus};
 use model::Timestamp;
 
+use super::definition::service_links;
 use super::live::Live;
 use super::record::{ClusterRecord, JobRecord, Machine, Mark, NodeRecord, Purpose, Verb};
 
@@ -55,7 +56,7 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
             set(&mut cluster, &mut job, status, Some(format!("{why}{left}")));
         }
         Purpose::Change if is_good => {
-            become_target(&mut cluster, &job);
+            become_target(live, &mut cluster, &job);
             let status = if stray.is_empty() { ClusterStatus::Active } else { ClusterStatus::Incomplete };
             let why = failures.filter(|_| !stray.is_empty());
             if why.is_some() {
@@ -68,7 +69,7 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
             set(&mut cluster, &mut job, status, Some(why));
         }
         Purpose::Operate if is_good => {
-            become_target(&mut cluster, &job);
+            become_target(live, &mut cluster, &job);
             let (status, why) = match stray.is_empty() {
                 true => (ClusterStatus::Active, None),
                 false => (
@@ -91,9 +92,14 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
 }
 
 /// What it was is kept beside what it is now; doing the same again is no change.
-fn become_target(cluster: &mut ClusterRecord, job: &JobRecord) {
-    if cluster.shape != job.target {
-        cluster.before = Some(std::mem::replace(&mut cluster.shape, job.target.clone()));
+fn become_target(live: &Live, cluster: &mut ClusterRecord, job: &JobRecord) {
+    if cluster.shape == job.target {
+        return;
+    }
+    cluster.before = Some(std::mem::replace(&mut cluster.shape, job.target.clone()));
+    if let Ok(template) = live.catalogue.template(&cluster.template) {
+        cluster.links.clone_from(&template.links);
+        cluster.service_links = service_links(&live.catalogue);
     }
 }
 

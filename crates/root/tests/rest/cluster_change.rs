@@ -1,7 +1,7 @@
 //! Changes of clusters that go back: after a success, and after a failure half-way.
 
-use api::{Cluster, ClusterConfigure, ClusterResize, ClusterStatus};
-use model::{Report, Role};
+use api::{CatalogueWrite, Cluster, ClusterConfigure, ClusterResize, ClusterStatus, ClusterUpgrade};
+use model::{ErrorKind, Report, Role};
 use serde_json::{Value, json};
 
 use crate::cluster::{Fake, ask_for, catalogue, settled};
@@ -66,4 +66,98 @@ async fn the_first_change_that_fails_can_be_taken_back() {
     let back = settled(&user, "shop").await;
     assert_eq!((back.status, back.can_rollback), (ClusterStatus::Active, false), "{back:?}");
     assert!(!back.config.contains_key("a"));
+}
+
+/// The catalogue with another template.
+fn other_template(change: impl Fn(&mut Value)) -> CatalogueWrite {
+    let mut all = catalogue();
+    change(&mut all.entities.0.get_mut("clustertemplates").unwrap()[0]);
+    all
+}
+
+async fn synced(user: &api::Client) -> Cluster {
+    let sync = ClusterUpgrade { sync: true, ..ClusterUpgrade::default() };
+    user.cluster_upgrade("shop", &sync).await.unwrap();
+    settled(user, "shop").await
+}
+
+#[tokio::test]
+async fn a_template_is_taken_anew_and_given_back() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    let defaults =
+        |web: Value| other_template(move |it| it["defaults"]["config"] = json!({"web": web.clone()}));
+    user.catalogue_write(&defaults(json!({"port": 80, "tls": false, "peers": "all"}))).await.unwrap();
+    let fake = Fake::start(&world, "hand").await;
+    user.cluster_create(&ask_for("shop", 3), None).await.unwrap();
+    settled(&user, "shop").await;
+    let made = configured(&user, json!({"web": {"port": 8080, "tls": false, "peers": "all"}})).await;
+    assert_eq!((made.status, made.links[0].label.as_str()), (ClusterStatus::Active, "Front"), "{made:?}");
+    let mut newer = defaults(json!({"port": 81, "tls": true, "peers": "all", "log": "on"}));
+    let template = &mut newer.entities.0.get_mut("clustertemplates").unwrap()[0];
+    template["links"] = json!([{"label": "Door", "url": "http://%ip.access_v4.service.web[0]%:8080/"}]);
+    user.catalogue_write(&newer).await.unwrap();
+    // As long as it is not complete, and when it fails, the cluster is what it was.
+    fake.ground.lock().unwrap().fails.push(("START 1002".into(), 1, broken()));
+    let failed = synced(&user).await;
+    assert_eq!(failed.status, ClusterStatus::Inconsistent, "{failed:?}");
+    assert_eq!((&failed.links, &failed.config), (&made.links, &made.config));
+    user.cluster_rollback("shop").await.unwrap();
+    let back = settled(&user, "shop").await;
+    assert_eq!((back.status, &back.links, &back.config), (ClusterStatus::Active, &made.links, &made.config));
+    assert_eq!(last_config(&fake, "CONFIGURE")["web"]["tls"], false);
+    // What the user has set stays, the rest is as the template has it now.
+    let done = synced(&user).await;
+    assert_eq!((done.status, done.links[0].label.as_str()), (ClusterStatus::Active, "Door"), "{done:?}");
+    assert_eq!(done.config["web"], json!({"port": 8080, "tls": true, "peers": "all", "log": "on"}));
+    assert_eq!(last_config(&fake, "CONFIGURE"), Value::Object(done.config.clone()));
+    user.cluster_rollback("shop").await.unwrap();
+    let back = settled(&user, "shop").await;
+    assert_eq!((back.status, &back.links, &back.config), (ClusterStatus::Active, &made.links, &made.config));
+    assert_eq!(last_config(&fake, "CONFIGURE"), Value::Object(made.config));
+}
+
+#[tokio::test]
+async fn a_template_that_the_cluster_does_not_keep_to_is_not_taken() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    user.catalogue_write(&catalogue()).await.unwrap();
+    let _fake = Fake::start(&world, "hand").await;
+    user.cluster_create(&ask_for("shop", 3), None).await.unwrap();
+    let made = settled(&user, "shop").await;
+    let large = json!([{"name": "large", "providermap": {"lab": {"flavor": "any"}}}]);
+    let more = |mut write: CatalogueWrite| {
+        write.entities.0.insert("hardwaretypes".into(), serde_json::from_value(large.clone()).unwrap());
+        write
+    };
+    let clashes = [
+        (
+            other_template(|it| it["constraints"]["services"]["web"]["quantities"] = json!({"max": 1})),
+            "web may be on at most 1 machine",
+        ),
+        (other_template(|it| it["constraints"]["size"] = json!({"min": 4})), "at least 4 machines, not 3"),
+        (
+            more(other_template(|it| it["compatibility"] = json!({"hardwaretypes": ["large"]}))),
+            "machines with hardware type small stand, which the template does not allow",
+        ),
+        (
+            other_template(|it| {
+                it["compatibility"] = json!({"services": ["db", "extra"]});
+                it["defaults"]["services"] = json!(["db"]);
+            }),
+            "no longer has the service 'web'",
+        ),
+    ];
+    for (write, word) in clashes {
+        user.catalogue_write(&write).await.unwrap();
+        let sync = ClusterUpgrade { sync: true, ..ClusterUpgrade::default() };
+        let refused = user.cluster_upgrade("shop", &sync).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Conflict, "{refused:?}");
+        assert!(refused.message.contains(word), "{word}: {refused:?}");
+        assert_eq!(user.cluster_get("shop").await.unwrap(), made, "nothing of it changed");
+    }
+    // Another default is for new machines, and no reason to refuse.
+    let default = more(other_template(|it| it["defaults"]["hardwaretype"] = json!("large")));
+    user.catalogue_write(&default).await.unwrap();
+    assert_eq!(synced(&user).await.status, ClusterStatus::Active);
 }

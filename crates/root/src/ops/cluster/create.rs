@@ -13,7 +13,7 @@ use template::{Catalogue, expand};
 use super::order::{fits, gate_pass, job_insert, planned, quota_check};
 use super::{SOLVE_MAX, journal, view};
 use crate::cloud::{Caller, Cloud};
-use crate::cluster::definition::Definition;
+use crate::cluster::definition::{Definition, service_links};
 use crate::cluster::key::Key;
 use crate::cluster::pages::Packed;
 use crate::cluster::plan::{Planned, Wish};
@@ -182,7 +182,7 @@ fn record(
         status: ClusterStatus::Pending,
         message: None,
         links: template.links.clone(),
-        service_links: view::service_links(&definition.catalogue()?),
+        service_links: service_links(&definition.catalogue()?),
         job: 1,
         paused: false,
         aborted_by: None,
