@@ -56,6 +56,9 @@ pub struct ClusterCreate {
     /// Replaces the template's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Map<String, Value>>,
+    /// Single values of the configuration by their paths, such as `web.port`; the rest stays as it is.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub set: Map<String, Value>,
     /// Who is told when jobs start and end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhooks: Option<ClusterWebhooks>,
@@ -170,7 +173,7 @@ pub struct Cluster {
     pub expires_at: Option<Timestamp>,
     /// The public part of the key that its machines let in.
     pub public_key: String,
-    /// Whether there is an earlier layout to go back to.
+    /// Whether there is something to go back to: what it was before the last change, or before one that failed half-way.
     #[serde(default)]
     pub can_rollback: bool,
     pub created_at: Timestamp,

@@ -3,10 +3,12 @@
 //! The order is: the parent's whole chain (its includes, then itself), the own includes, the
 //! template itself; what comes later wins. Lists are united, `config` is merged by its top-level
 //! keys, and a key that an immutable partial template set may not be set again. Links are not merged.
+//! [`config_renew`] takes the configuration of a cluster from an older template to a newer one.
 
 use std::collections::BTreeSet;
 
 use model::{Error, Result};
+use serde_json::{Map, Value};
 
 use crate::catalogue::Catalogue;
 use crate::entity::{ClusterTemplate, Compatibility, Constraints, Defaults, PartialTemplate, SizeRule};
@@ -143,6 +145,30 @@ fn merge_constraints(into: &mut Constraints, from: &Constraints) {
     }
 }
 
+/// The configuration of a cluster whose template has other defaults now. What the cluster has as the old template had
+/// it becomes what the new one has, value by value; what differs was set by a user, who wins.
+pub fn config_renew(
+    own: &Map<String, Value>,
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+) -> Map<String, Value> {
+    let keys: BTreeSet<&String> = own.keys().chain(new.keys()).collect();
+    let renewed = |key: &String| Some((key.clone(), value_renew(own.get(key), old.get(key), new.get(key))?));
+    keys.into_iter().filter_map(renewed).collect()
+}
+
+fn value_renew(own: Option<&Value>, old: Option<&Value>, new: Option<&Value>) -> Option<Value> {
+    match (own, old, new) {
+        _ if own == old => new.cloned(),
+        (Some(Value::Object(own)), old, Some(Value::Object(new))) => {
+            let none = Map::new();
+            let old = old.and_then(Value::as_object).unwrap_or(&none);
+            Some(Value::Object(config_renew(own, old, new)))
+        }
+        _ => own.cloned(),
+    }
+}
+
 fn unite<T: Clone + PartialEq>(into: &mut Vec<T>, from: &[T]) {
     for item in from {
         if !into.contains(item) {
@@ -236,6 +262,26 @@ mod tests {
         assert_eq!((web.min, web.max), (None, Some(3)));
         assert_eq!(whole.administration.leaseduration.unwrap().initial.0, 86_400_000);
         assert!(whole.links.is_empty());
+    }
+
+    #[test]
+    fn what_users_set_outlives_the_defaults_of_a_template() {
+        let renew = |own: Value, old: Value, new: Value| {
+            let map = |value: Value| value.as_object().unwrap().clone();
+            Value::Object(config_renew(&map(own), &map(old), &map(new)))
+        };
+        let old = json!({"web": {"port": 80, "tls": false, "gone": 1}, "db": {"ram": "1g"}, "list": [1]});
+        let new = json!({"web": {"port": 80, "tls": true, "more": 2}, "db": {"ram": "2g"}, "list": [1, 2], "log": {"to": "x"}});
+        assert_eq!(renew(old.clone(), old.clone(), new.clone()), new, "nobody set anything");
+        let own = json!({"web": {"port": 8080, "tls": false, "gone": 1}, "list": [9], "mine": {"a": 1}});
+        assert_eq!(
+            renew(own, old.clone(), new.clone()),
+            json!({"web": {"port": 8080, "tls": true, "more": 2}, "list": [9], "mine": {"a": 1}, "log": {"to": "x"}}),
+            "what was taken out stays out"
+        );
+        let other = json!({"web": "off"});
+        assert_eq!(renew(other.clone(), old.clone(), json!({"web": {"port": 1}})), other);
+        assert_eq!(renew(json!({"log": 1}), json!({}), new.clone())["log"], json!(1));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use model::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use template::entity::{ClusterTemplate, PluginType};
+use template::entity::{ClusterTemplate, Link, PluginType};
 use template::{Catalogue, Kind, compose};
 
 /// The definitions by folder, and the sealed secrets of the provider.
@@ -64,4 +64,10 @@ impl Definition {
         }
         Ok(catalogue)
     }
+}
+
+/// The links of all services that have some.
+pub fn service_links(catalogue: &Catalogue) -> BTreeMap<String, Vec<Link>> {
+    let with = catalogue.services.values().filter(|service| !service.links.is_empty());
+    with.map(|service| (service.name.clone(), service.links.clone())).collect()
 }

@@ -3,6 +3,7 @@
 use api::{ClusterStatus, JobStatus};
 use model::Timestamp;
 
+use super::definition::service_links;
 use super::live::Live;
 use super::record::{ClusterRecord, JobRecord, Machine, Mark, NodeRecord, Purpose, Verb};
 
@@ -55,7 +56,7 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
             set(&mut cluster, &mut job, status, Some(format!("{why}{left}")));
         }
         Purpose::Change if is_good => {
-            cluster.before = Some(std::mem::replace(&mut cluster.shape, job.target.clone()));
+            become_target(live, &mut cluster, &job);
             let status = if stray.is_empty() { ClusterStatus::Active } else { ClusterStatus::Incomplete };
             let why = failures.filter(|_| !stray.is_empty());
             if why.is_some() {
@@ -68,9 +69,7 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
             set(&mut cluster, &mut job, status, Some(why));
         }
         Purpose::Operate if is_good => {
-            if cluster.shape != job.target {
-                cluster.before = Some(std::mem::replace(&mut cluster.shape, job.target.clone()));
-            }
+            become_target(live, &mut cluster, &job);
             let (status, why) = match stray.is_empty() {
                 true => (ClusterStatus::Active, None),
                 false => (
@@ -92,11 +91,25 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
     End { cluster: Some(cluster), job, kept, gone }
 }
 
+/// What it was is kept beside what it is now; doing the same again is no change.
+fn become_target(live: &Live, cluster: &mut ClusterRecord, job: &JobRecord) {
+    if cluster.shape == job.target {
+        return;
+    }
+    cluster.before = Some(std::mem::replace(&mut cluster.shape, job.target.clone()));
+    if let Ok(template) = live.catalogue.template(&cluster.template) {
+        cluster.links.clone_from(&template.links);
+        cluster.service_links = service_links(&live.catalogue);
+    }
+}
+
 /// What a change that failed leaves, and how that is said.
 fn taken_back(live: &Live, stray: &[u32], failures: Option<String>) -> (ClusterStatus, String) {
     let why = live.job.failing.clone().unwrap_or_default();
     let undo = live.job.undo.unwrap_or(u32::MAX);
-    let is_clean = !live.tasks.range(undo..).any(|(_, row)| row.mark == Mark::Passed);
+    // What is left on a machine that went is no matter of the cluster.
+    let stays = |num: &u32| live.rows.get(num).is_some_and(|row| row.before.is_some());
+    let is_clean = !live.tasks.range(undo..).any(|(_, row)| row.mark == Mark::Passed && stays(&row.node));
     let (status, then) = match (stray.is_empty(), is_clean) {
         (true, true) => (live.job.was, "; the cluster is as it was".to_owned()),
         (true, false) => (ClusterStatus::Inconsistent, "; not all of it could be taken back".to_owned()),

@@ -99,6 +99,17 @@ pub struct ClusterRecord {
     pub owner: UserId,
 }
 
+impl ClusterRecord {
+    /// What a rollback makes of it. A change that failed half-way left its shape as it was before, so that is where it
+    /// leads then.
+    pub fn back(&self) -> Option<&Shape> {
+        match self.status {
+            ClusterStatus::Inconsistent => Some(&self.shape),
+            _ => self.before.as_ref(),
+        }
+    }
+}
+
 /// What a job is for, which says what becomes of the cluster at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

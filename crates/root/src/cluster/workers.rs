@@ -1,7 +1,7 @@
 //! How many workers each provisioner has for each tenant. No I/O.
 //!
-//! Every tenant that has something to do gets one while there is room, the rest goes by how much each has to do,
-//! and none gets more than it can use. The workers of a tenant are spread over provisioners, and stay where they
+//! Every tenant that has something to do gets as many as the others, none more than it can use, and what one does not
+//! use is shared by the rest: who asks for more does not get more. The workers of a tenant are spread over provisioners, and stay where they
 //! are as long as that is fair. Who lacks a plugin that a tenant uses at the moment has no workers for it, as long as
 //! another has it.
 
@@ -34,43 +34,20 @@ pub fn barred(
 
 /// How many workers each tenant is to have in all.
 fn shares(loads: &BTreeMap<TenantId, u32>, room: u32) -> BTreeMap<TenantId, u32> {
-    let mut shares: BTreeMap<TenantId, u32> = BTreeMap::new();
+    // Those with the least to do first: what they do not use is for those after them.
+    let mut order: Vec<(u32, &TenantId)> =
+        loads.iter().filter(|(_, load)| **load > 0).map(|(tenant, load)| (*load, tenant)).collect();
+    order.sort_unstable();
+    // Where there are too few for all, those with little to do are soon out of the way.
+    order.truncate(room as usize);
+    let count = order.len();
     let mut left = room;
-    // Those with the least to do first, so that small tenants are never the ones without.
-    let mut order: Vec<(&TenantId, u32)> =
-        loads.iter().filter(|(_, load)| **load > 0).map(|(tenant, load)| (tenant, *load)).collect();
-    order.sort_by_key(|(tenant, load)| (*load, (*tenant).clone()));
-    for (tenant, _) in order.iter().take(left as usize) {
-        shares.insert((*tenant).clone(), 1);
-    }
-    left -= shares.len() as u32;
-    // Then by the load; what one cannot use is for the others.
-    while left > 0 {
-        let open: Vec<(&TenantId, u32)> = order
-            .iter()
-            .filter_map(|(tenant, load)| {
-                let more = load - shares.get(*tenant)?.min(load);
-                (more > 0).then_some((*tenant, more))
-            })
-            .collect();
-        let sum: u64 = open.iter().map(|(_, more)| u64::from(*more)).sum();
-        if sum == 0 {
-            break;
-        }
-        let before = left;
-        for (tenant, more) in &open {
-            let part = (u64::from(before) * u64::from(*more) / sum).min(u64::from(*more)) as u32;
-            let part = part.min(left);
-            *shares.entry((*tenant).clone()).or_default() += part;
-            left -= part;
-        }
-        // What is too little to be parted goes to whoever has most to do.
-        if left == before {
-            for (tenant, _) in open.iter().rev().take(left as usize) {
-                *shares.entry((*tenant).clone()).or_default() += 1;
-                left -= 1;
-            }
-        }
+    let mut shares = BTreeMap::new();
+    for (at, (load, tenant)) in order.into_iter().enumerate() {
+        // Rounded down, so that what cannot be parted goes to whoever has most to do.
+        let share = load.min(left / (count - at) as u32);
+        left -= share;
+        shares.insert(tenant.clone(), share);
     }
     shares
 }
@@ -171,18 +148,16 @@ mod tests {
     }
 
     #[test]
-    fn everybody_gets_one_and_the_rest_goes_by_load() {
+    fn all_get_the_same_as_far_as_they_can_use_it() {
         let workers =
             assign(&loads(&[1_000, 1, 100, 0]), &capacities(&[10, 10]), &Barred::new(), &Workers::new());
-        assert_eq!(total(&workers, 2), 1);
-        assert_eq!(total(&workers, 4), 0);
-        assert!(total(&workers, 3) >= 2, "{workers:?}");
-        assert!(total(&workers, 1) > total(&workers, 3) * 4, "{workers:?}");
-        let all: u32 = workers.values().flat_map(BTreeMap::values).sum();
-        assert_eq!(all, 20, "nothing is left idle while there is something to do");
+        let each: Vec<u32> = (1..=4).map(|of| total(&workers, of)).collect();
+        assert_eq!(each, [10, 1, 9, 0], "who asks for more gets only what cannot be parted: {workers:?}");
         let one = &workers["p1"][&tenant(1)];
         let other = &workers["p2"][&tenant(1)];
         assert!(one.abs_diff(*other) <= 1, "spread: {workers:?}");
+        let flood = assign(&loads(&[100_000, 50]), &capacities(&[40]), &Barred::new(), &Workers::new());
+        assert_eq!((total(&flood, 1), total(&flood, 2)), (20, 20), "{flood:?}");
     }
 
     #[test]
@@ -191,6 +166,8 @@ mod tests {
         assert_eq!((total(&workers, 1), total(&workers, 2)), (2, 3));
         let crowd = assign(&loads(&[5, 5, 5, 5]), &capacities(&[2]), &Barred::new(), &Workers::new());
         assert_eq!(crowd["p1"].values().sum::<u32>(), 2);
+        let small = assign(&loads(&[5, 90, 1, 7]), &capacities(&[2]), &Barred::new(), &Workers::new());
+        assert_eq!((total(&small, 1), total(&small, 3)), (1, 1), "the least first: {small:?}");
         assert!(assign(&loads(&[5]), &capacities(&[]), &Barred::new(), &Workers::new()).is_empty());
     }
 

@@ -114,13 +114,40 @@ async fn secrets_are_kept_and_never_shown() {
         assert!(!record.body.text().contains("very secret"));
     }
     // What was exported can be written back, and changes nothing.
-    let own = ["providers", "hardwaretypes", "imagetypes", "services", "clustertemplates"];
-    let back = Entities(export.0.into_iter().filter(|(kind, _)| own.contains(&kind.as_str())).collect());
-    let again = CatalogueWrite { entities: back, replace: true, dry_run: false };
+    let again = CatalogueWrite { entities: export, replace: true, dry_run: false };
     assert_eq!(admin.catalogue_write(&again).await.unwrap().unchanged, 5);
     let stranger = json!({"providers": [{"name": "new", "providertype": "hosts", "provisioner": {"hosts": "a", "ssh_key": "(kept)"}}]});
     let refused = admin.catalogue_write(&write(stranger)).await.unwrap_err();
     assert_eq!(refused.message, "there is no secret that could be kept as 'ssh_key'");
+}
+
+#[tokio::test]
+async fn an_export_is_written_back_by_whoever_may_write() {
+    let world = World::new().await;
+    let admin = world.user("mine", Role::Admin).await;
+    let moon = json!({"providertypes": [{"name": "moon", "parameters": {}}]});
+    world.admin.catalogue_write(&write(moon)).await.unwrap();
+    admin.catalogue_write(&write(whole())).await.unwrap();
+    let export = admin.catalogue_export().await.unwrap();
+    let names = |kind: &str| -> Vec<String> {
+        export.0[kind].iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!((names("providertypes"), names("automatortypes")), (vec!["moon".to_owned()], vec![]));
+    assert_eq!(names("providers"), ["lab"], "what comes with the software is not in it");
+    let back = CatalogueWrite { entities: export.clone(), replace: true, dry_run: false };
+    let said = admin.catalogue_write(&back).await.unwrap();
+    assert_eq!((said.unchanged, said.created, said.changed, said.deleted), (6, vec![], vec![], vec![]));
+    // As it comes with the software it is no write either; another one is.
+    let built_in = admin.definition_get("providertypes", "hosts", None).await.unwrap().entity;
+    let same = Entities([("providertypes".to_owned(), vec![built_in.clone()])].into());
+    let same = CatalogueWrite { entities: same, replace: false, dry_run: false };
+    assert_eq!(admin.catalogue_write(&same).await.unwrap().unchanged, 1);
+    assert_eq!(admin.definition_get("providertypes", "hosts", None).await.unwrap().number, 0);
+    let mut other = built_in;
+    other["description"] = json!("mine");
+    let refused = admin.catalogue_write(&write(json!({"providertypes": [other]}))).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Forbidden);
+    assert!(refused.message.ends_with("provider type 'hosts'"), "{}", refused.message);
 }
 
 #[tokio::test]

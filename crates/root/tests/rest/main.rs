@@ -7,6 +7,8 @@ mod bad_input;
 mod catalogue;
 mod check;
 mod cluster;
+mod cluster_change;
+mod cluster_fault;
 mod cluster_hostile;
 mod cluster_life;
 mod history;

@@ -9,6 +9,7 @@
 //!  Request ─► request.rs: what may be used ─► Question ─► problem.rs: classes, palettes, counts
 //!                                                             │
 //!             clash.rs: a smallest set of demands ◄── no ── search.rs ◄─► cover.rs, lattice.rs
+//!  Layout, Request ─► verify.rs: what of a template a layout does not keep to
 //!  Layout, Request ─► live.rs: add, remove, expand, shrink with the least change
 //! ```
 
@@ -32,7 +33,7 @@ pub use live::{adapt, known};
 pub use problem::{CLASSES_MAX, Question};
 pub use request::{Prepared, Request, prepare};
 pub use rule::{Conflict, Rule};
-pub use verify::verify;
+pub use verify::{keeps, verify};
 
 use crate::catalogue::Catalogue;
 use budget::{Budget, Stopped};

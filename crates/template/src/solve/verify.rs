@@ -1,6 +1,9 @@
 //! Whether a layout keeps to a template, told demand by demand. It shares nothing with the search.
 
-use super::{Conflict, Group, Layout, Question, Rule};
+use model::Result;
+
+use super::{Conflict, Group, Layout, Prepared, Question, Request, Rule, Unsolvable, prepare};
+use crate::catalogue::Catalogue;
 use crate::entity::{Quantities, RatioTo};
 
 /// The demands that the layout does not meet, without its size.
@@ -8,6 +11,40 @@ pub fn verify(question: &Question<'_>, layout: &Layout) -> Vec<Conflict> {
     let rules = Rule::all(question.template, &question.services);
     let broken = rules.iter().filter(|rule| !holds(rule, question, layout));
     broken.map(|rule| rule.told(question.template, &question.services)).collect()
+}
+
+/// What keeps a cluster that stands from going on with its template as the catalogue has it; nothing when it can.
+pub fn keeps(catalogue: &Catalogue, request: &Request, layout: &Layout) -> Result<Option<Unsolvable>> {
+    let prepared = match prepare(catalogue, request)? {
+        Ok(prepared) => prepared,
+        Err(unsolvable) => return Ok(Some(unsolvable)),
+    };
+    let mut conflicts = verify(&prepared.question(), layout);
+    conflicts.extend(layout.0.iter().flat_map(|group| foreign(catalogue, &prepared, group)));
+    conflicts.dedup();
+    if conflicts.is_empty() {
+        return Ok(None);
+    }
+    let told: Vec<&str> = conflicts.iter().map(|conflict| conflict.text.as_str()).collect();
+    Ok(Some(Unsolvable { reason: told.join("; "), conflicts }))
+}
+
+/// What the template does not allow of a machine's hardware and image. Its defaults are for new machines only.
+fn foreign(catalogue: &Catalogue, prepared: &Prepared, group: &Group) -> Vec<Conflict> {
+    let (template, provider) = (&prepared.template, &prepared.provider);
+    let (hardware, image) = (&group.hardwaretype, &group.imagetype);
+    let flavor = catalogue.hardwaretypes.get(hardware).and_then(|kind| kind.flavor(provider));
+    let picture = catalogue.imagetypes.get(image).and_then(|kind| kind.image(provider));
+    let allowed = [
+        ("hardware", hardware, template.compatibility.allows_hardware(hardware) && flavor.is_some()),
+        ("image", image, template.compatibility.allows_image(image) && picture.is_some()),
+    ];
+    let told = |(what, name): (&str, &String)| Conflict {
+        path: Some(format!("compatibility.{what}types")),
+        services: group.services.clone(),
+        text: format!("machines with {what} type {name} stand, which the template does not allow"),
+    };
+    allowed.into_iter().filter(|one| !one.2).map(|(what, name, _)| told((what, name))).collect()
 }
 
 /// The demands on single machines that this one does not meet.

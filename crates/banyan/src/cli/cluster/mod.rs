@@ -60,7 +60,7 @@ enum Verb {
     Services(change::ServicesArguments),
     /// Install services anew, a few machines at a time.
     Upgrade(change::UpgradeArguments),
-    /// Go back to the layout, services and configuration before the last change.
+    /// Go back to the layout, services and configuration before the last change, or before one that failed half-way.
     Rollback(change::OneArguments),
     /// Change when it is deleted by itself.
     Lease(change::LeaseArguments),
@@ -144,6 +144,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The whole configuration, where a file gives it, and single values by their paths.
+    fn parts(self) -> Result<(Option<Map<String, Value>>, Map<String, Value>)> {
+        let whole = self.file.as_deref().map(object).transpose()?;
+        Ok((whole, self.values.into_iter().map(|(path, text)| (path, value(&text))).collect()))
+    }
+
     /// What is given, upon what there is; nothing when nothing is given.
     fn merged(self, there: Map<String, Value>) -> Result<Option<Map<String, Value>>> {
         if self.file.is_none() && self.values.is_empty() {
@@ -151,19 +157,25 @@ impl Settings {
         }
         let mut config = match &self.file {
             None => there,
-            Some(file) => match json(file)? {
-                Value::Object(config) => config,
-                _ => {
-                    return Err(Failure::new(format!("{} is no JSON object", file.display())));
-                }
-            },
+            Some(file) => object(file)?,
         };
         for (path, text) in &self.values {
-            let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()));
-            set(&mut config, path, value)?;
+            set(&mut config, path, value(text))?;
         }
         Ok(Some(config))
     }
+}
+
+fn object(file: &std::path::Path) -> Result<Map<String, Value>> {
+    match json(file)? {
+        Value::Object(config) => Ok(config),
+        _ => Err(Failure::new(format!("{} is no JSON object", file.display()))),
+    }
+}
+
+/// JSON, or else text.
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 fn set(config: &mut Map<String, Value>, path: &str, value: Value) -> Result<()> {
@@ -198,5 +210,10 @@ mod tests {
         );
         assert!(given(&[]).merged(there.clone()).unwrap().is_none());
         assert!(given(&[("name.first", "1")]).merged(there.clone()).is_err());
+        let (whole, single) = given(&[("web.port", "8080"), ("motto", "as is")]).parts().unwrap();
+        assert_eq!(
+            (whole, Value::Object(single)),
+            (None, serde_json::json!({"web.port": 8080, "motto": "as is"}))
+        );
     }
 }

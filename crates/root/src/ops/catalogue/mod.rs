@@ -133,12 +133,13 @@ pub(crate) fn secrets_of(snapshot: &Snapshot, tenant: &TenantId, provider: &str)
     rows.get(&(Kind::Provider, provider.to_owned())).map(|row| row.secrets.clone()).unwrap_or_default()
 }
 
+/// What was written. What comes with the software is everywhere, and written elsewhere it would hide a newer one.
 pub fn export(cloud: &Cloud, caller: &Caller) -> Entities {
     let snapshot = cloud.state.snapshot();
     let mut out: BTreeMap<String, Vec<Value>> =
         Kind::ALL.iter().map(|kind| (kind.folder().to_owned(), Vec::new())).collect();
-    for ((kind, _), entity) in entities(&snapshot, &caller.tenant) {
-        out.entry(kind.folder().to_owned()).or_default().push(entity);
+    for ((kind, _), row) in rows(&snapshot, &caller.tenant) {
+        out.entry(kind.folder().to_owned()).or_default().push(secret::masked(row));
     }
     Entities(out)
 }
@@ -285,10 +286,6 @@ fn fresh_errors(old: &[Finding], new: &[Finding]) -> Result<()> {
 
 pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Result<CatalogueChange> {
     let new = read(&body)?;
-    if new.iter().any(|new| is_shared(new.key.0)) && !caller.principal.is_operator() {
-        let why = "plugin types serve every tenant; only operators write them";
-        return Err(Error::new(ErrorKind::Forbidden, why).at("entities"));
-    }
     let snapshot = cloud.state.snapshot();
     let rows = rows(&snapshot, &caller.tenant);
     let before = entities(&snapshot, &caller.tenant);
@@ -305,10 +302,15 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
         let (entity, secrets) = secret::sealed(cloud, caller, &known, &one.key, one.entity, row)?;
         after.insert(one.key.clone(), secret::mask(entity.clone(), secrets.keys()));
         let named = format!("{}/{}", one.key.0.folder(), one.key.1);
-        if row.is_some_and(|row| row.entity == entity && secret::is_same(cloud, row, &secrets)) {
+        let is_same = match row {
+            Some(row) => row.entity == entity && secret::is_same(cloud, row, &secrets),
+            None => before.get(&one.key) == Some(&entity),
+        };
+        if is_same {
             change.unchanged += 1;
             continue;
         }
+        operators_only(caller, &one.key)?;
         if row.is_some() {
             change.changed.push(named)
         } else {
@@ -355,6 +357,16 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
     let said = said(&change);
     cloud.state.commit(journal(txn, cloud, caller, said)).await?;
     Ok(change)
+}
+
+/// Refuses a change of what serves every tenant. To write it as it is changes nothing.
+fn operators_only(caller: &Caller, (kind, name): &Key) -> Result<()> {
+    if !is_shared(*kind) || caller.principal.is_operator() {
+        return Ok(());
+    }
+    let why =
+        format!("plugin types serve every tenant, and only operators write them: {kind} '{}'", shown(name));
+    Err(Error::new(ErrorKind::Forbidden, why).at("entities"))
 }
 
 /// What is wrong with the catalogue as it would be; new errors are refused.

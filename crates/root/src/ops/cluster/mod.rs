@@ -212,8 +212,12 @@ pub async fn upgrade(
 }
 
 pub async fn rollback(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Cluster> {
-    ask(cloud, caller, name, seen, "rollback", |_, _| {
-        Ok(Asked::wish(Wish::Rollback, "back to what it was before the last change"))
+    ask(cloud, caller, name, seen, "rollback", |_, row| {
+        let told = match row.status {
+            ClusterStatus::Inconsistent => "back to what it was before the change that failed",
+            _ => "back to what it was before the last change",
+        };
+        Ok(Asked::wish(Wish::Rollback, told))
     })
     .await
 }

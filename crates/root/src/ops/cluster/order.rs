@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use api::{Cluster, ClusterStatus, JobStatus};
 use model::{Error, ErrorKind, Quota, Result, TenantId};
 use store::Txn;
+use template::{compose, solve};
 use tokio::sync::Semaphore;
 
 use super::{SOLVE_MAX, find, journal, view};
 use crate::cloud::{Caller, Cloud};
-use crate::cluster::definition::Definition;
-use crate::cluster::pages::{self, Packed};
+use crate::cluster::definition::{Definition, service_links};
+use crate::cluster::load;
+use crate::cluster::pages::Packed;
 use crate::cluster::plan::{Ground, Planned, Wish};
 use crate::cluster::record::{ClusterRecord, JobRecord, NodeRecord, Shape, definition_part, job_id};
 use crate::history::Actor;
@@ -150,23 +152,22 @@ async fn place(
     time: Duration,
 ) -> Result<Row<ClusterRecord>> {
     let mut record = row.value.as_ref().clone();
+    // What it is planned from: as it is, or as other definitions make it. That counts when the job is complete.
+    let mut ground = record.clone();
     let mut part = None;
     let mut number = match &asked.wish {
-        Wish::Rollback => row.before.as_ref().map_or(row.shape.definition, |before| before.definition),
+        Wish::Rollback => row.back().map_or(row.shape.definition, |back| back.definition),
         _ => row.shape.definition,
     };
-    let definition = if asked.sync {
-        let fresh = synced(snapshot, &mut record)?;
-        number = record.shape.definition.max(row.before.as_ref().map_or(0, |before| before.definition)) + 1;
-        part = Some(Packed::of(&fresh)?);
-        fresh
-    } else {
-        pages::read(cloud.state.store(), &definition_part(&row.id, number)).await?
-    };
+    let mut definition = load::definition(cloud, &row.id, number).await?;
+    if asked.sync {
+        definition = synced(snapshot, &mut ground, &definition)?;
+        number = definition_next(snapshot, row);
+        part = Some(Packed::of(&definition)?);
+    }
     let nodes = nodes_of(snapshot, &row.id);
-    let ground = Arc::new(record.clone());
     let is_delete = asked.wish == Wish::Delete;
-    let mut planned = planned(ground, definition, nodes, asked.wish, time).await?;
+    let mut planned = planned(Arc::new(ground.clone()), definition, nodes, asked.wish, time).await?;
     let is_same = planned.target.layout == row.shape.layout && planned.target.services == row.shape.services;
     if planned.plan.tasks.is_empty() && is_same && !is_delete && !asked.sync {
         return Err(Error::conflict(format!(
@@ -176,7 +177,7 @@ async fn place(
     }
     planned.target.definition = number;
     if !is_delete {
-        fits(&record, &planned.target, Some(&row.shape))?;
+        fits(&ground, &planned.target, Some(&row.shape))?;
     }
     quota_check(snapshot, &row.tenant, Some(row), planned.machines)?;
     record.status = ClusterStatus::Pending;
@@ -202,8 +203,17 @@ async fn place(
     Ok(Row { version: committed.versions[0], value: record.into() })
 }
 
-/// The definitions as the catalogue has them now.
-fn synced(snapshot: &Snapshot, record: &mut ClusterRecord) -> Result<Definition> {
+/// The number of definitions that no shape of the cluster has, and no job had.
+fn definition_next(snapshot: &Snapshot, row: &ClusterRecord) -> u32 {
+    let jobs = snapshot.cluster_jobs.get(&row.id).into_iter().flatten();
+    let known = jobs.map(|(_, job)| job.target.definition);
+    let known = known.chain(row.before.as_ref().map(|before| before.definition));
+    known.fold(row.shape.definition, u32::max) + 1
+}
+
+/// The definitions as the catalogue has them now, and in the record what they make of the cluster. `old` are those it
+/// is made from.
+fn synced(snapshot: &Snapshot, record: &mut ClusterRecord, old: &Definition) -> Result<Definition> {
     let catalogue = catalogue::catalogue(snapshot, &record.tenant)?;
     let (mut fresh, template) = Definition::of(&catalogue, &record.template, &record.provider)?;
     fresh.secrets = catalogue::secrets_of(snapshot, &record.tenant, &record.provider);
@@ -214,8 +224,22 @@ fn synced(snapshot: &Snapshot, record: &mut ClusterRecord) -> Result<Definition>
         let why = format!("the catalogue no longer has the service '{name}' for this template");
         return Err(Error::conflict(why).hint("remove the service from the cluster first"));
     }
+    let ground = Ground { cluster: record, catalogue: &known, nodes: Vec::new() };
+    let request = ground.request(record.shape.layout.size(), &record.shape.services);
+    if let Some(clash) = solve::keeps(&known, &request, &record.shape.layout)? {
+        let why = format!(
+            "the cluster does not keep to template {} as the catalogue has it now: {}",
+            record.template, clash.reason
+        );
+        return Err(Error::conflict(why)
+            .hint("change the template, or bring the cluster to it first: expand, shrink or services"));
+    }
+    let old = old.catalogue()?;
+    let before = old.template(&record.template)?;
+    let config = &record.shape.config;
+    record.shape.config = compose::config_renew(config, &before.defaults.config, &template.defaults.config);
     record.links = template.links;
-    record.service_links = view::service_links(&known);
+    record.service_links = service_links(&known);
     Ok(fresh)
 }
 

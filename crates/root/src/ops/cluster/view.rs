@@ -1,10 +1,7 @@
 //! Records of clusters as users see them.
 
-use std::collections::BTreeMap;
-
 use api::{Cluster, ClusterLink, ClusterNode, JobSummary, NodeStatus};
 use serde_json::Value;
-use template::Catalogue;
 use template::entity::Link;
 use template::expand::{self, Nodes, Scope};
 
@@ -43,7 +40,7 @@ pub fn cluster(snapshot: &Snapshot, row: &Row<ClusterRecord>) -> Cluster {
         cost: row.cost,
         expires_at: row.expires_at,
         public_key: row.public_key.clone(),
-        can_rollback: row.before.is_some(),
+        can_rollback: row.back().is_some(),
         created_at: row.created_at,
         created_by: row.created_by.clone(),
     }
@@ -116,10 +113,4 @@ pub fn node(row: &ClusterRecord, node: &NodeRecord, nodes: &Nodes, ssh_user: &st
         links: shown,
         message: node.message.clone(),
     }
-}
-
-/// The links of all services that have some.
-pub fn service_links(catalogue: &Catalogue) -> BTreeMap<String, Vec<Link>> {
-    let with = catalogue.services.values().filter(|service| !service.links.is_empty());
-    with.map(|service| (service.name.clone(), service.links.clone())).collect()
 }
