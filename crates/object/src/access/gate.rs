@@ -7,7 +7,7 @@ use http::{Extensions, HeaderMap, Uri};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::{CopySource, PostObjectInput, PutObjectTaggingInput};
 use s3s::path::S3Path;
-use s3s::{S3Request, S3Result};
+use s3s::{S3ErrorCode, S3Request, S3Result};
 
 use super::action::Action;
 use super::auth::{identify, token_of};
@@ -15,7 +15,7 @@ use super::guard::{Guard, denied};
 use super::policy::{Asked, Subject, Verdict};
 use super::request::{add_request_tags, parameter, request_context};
 use super::{acl, context::Context};
-use crate::fault::Result;
+use crate::fault::{Fault, Result};
 use crate::identity::Rights;
 use crate::service::{Caller, Service};
 use crate::trace::{Seen, Trace};
@@ -131,7 +131,7 @@ impl Request<'_> {
             // Who has no account has no buckets: the answer is empty, not a refusal.
             Some(Action::ListAllMyBuckets) if self.caller.principal.is_none() => Ok(()),
             Some(action) => self.own_account(action, None),
-            None => Err(denied()),
+            None => Err(lacking()),
         }
     }
 
@@ -149,7 +149,7 @@ impl Request<'_> {
             "DeleteObjects" | "PostObject" => self.guard(bucket).map(|_| ()),
             _ => {
                 let guard = self.guard(bucket)?;
-                let action = Action::of(operation, false).ok_or_else(denied)?;
+                let action = Action::of(operation, false).ok_or_else(lacking)?;
                 let context = self.context(&guard);
                 guard.check(action, None, None, &context)?;
                 self.note_acl(&guard, action, None, &context);
@@ -162,7 +162,7 @@ impl Request<'_> {
         let guard = self.guard(bucket)?;
         let context = self.context(&guard);
         let version = parameter(self.uri, "versionId");
-        let action = Action::of(operation, version.is_some()).ok_or_else(denied)?;
+        let action = Action::of(operation, version.is_some()).ok_or_else(lacking)?;
         guard.check(action, Some(key), version.as_deref(), &context)?;
         self.note_acl(&guard, action, Some(key), &context);
         if action == Action::PutObject {
@@ -234,6 +234,11 @@ impl Request<'_> {
         });
         if narrow && principal.rights >= action.rights() { Ok(()) } else { Err(denied()) }
     }
+}
+
+/// An operation without an action is none of ours.
+fn lacking() -> Fault {
+    Fault::new(S3ErrorCode::NotImplemented, "This store does not offer that operation")
 }
 
 /// Giving rights to others takes the rights of a manager.
