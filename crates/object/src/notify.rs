@@ -192,6 +192,25 @@ pub fn waiting(records: &impl Records) -> Result<u64> {
     Ok(longest)
 }
 
+/// What this store tells of.
+const EVENTS: [&str; 8] = [
+    "ObjectCreated:Put",
+    "ObjectCreated:Post",
+    "ObjectCreated:Copy",
+    "ObjectCreated:CompleteMultipartUpload",
+    "ObjectRemoved:Delete",
+    "ObjectRemoved:DeleteMarkerCreated",
+    "LifecycleExpiration:Delete",
+    "LifecycleExpiration:DeleteMarkerCreated",
+];
+
+/// Whether an event is one that this store tells of, or all of a kind of them.
+pub fn is_told(pattern: &str) -> bool {
+    let Some(name) = pattern.strip_prefix("s3:") else { return false };
+    let whole = name.strip_suffix('*').is_none_or(|kind| kind.ends_with(':'));
+    whole && EVENTS.iter().any(|event| event_fits(pattern, event))
+}
+
 fn event_fits(pattern: &str, event: &str) -> bool {
     let pattern = pattern.strip_prefix("s3:").unwrap_or(pattern);
     match pattern.strip_suffix('*') {
@@ -362,5 +381,18 @@ mod tests {
         assert!(event_fits("s3:ObjectCreated:Put", "ObjectCreated:Put"));
         assert!(!event_fits("s3:ObjectRemoved:*", "ObjectCreated:Put"));
         assert!(!event_fits("s3:ObjectCreated:Post", "ObjectCreated:Put"));
+        for told in ["s3:ObjectCreated:*", "s3:ObjectRemoved:Delete", "s3:LifecycleExpiration:*"] {
+            assert!(is_told(told), "{told}");
+        }
+        for never in [
+            "s3:Replication:*",
+            "s3:ObjectCreated",
+            "s3:Object*",
+            "ObjectCreated:Put",
+            "s3:*",
+            "s3:ObjectAcl:Put",
+        ] {
+            assert!(!is_told(never), "{never}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The check that every request passes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Extensions, HeaderMap, Uri};
@@ -24,18 +25,22 @@ use crate::trace::{Seen, Trace};
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     pub address: IpAddr,
-    /// Whether it came over TLS.
-    pub secure: bool,
+    /// The version of TLS that it came over, such as `1.3`.
+    pub tls: Option<&'static str>,
 }
+
+const CREATES: &str = "s3:ObjectCreationOperation";
 
 /// Lets requests pass or refuses them, before their operation runs.
 pub struct Gate {
     service: Service,
+    region: Arc<str>,
 }
 
 impl Gate {
     pub fn new(service: Service) -> Self {
-        Self { service }
+        let region = service.config.region.as_str().into();
+        Self { service, region }
     }
 
     /// Who signed with this key, and from where. A temporary key needs its token.
@@ -56,7 +61,8 @@ impl Gate {
         Ok(Caller {
             principal,
             address: peer.map(|peer| peer.address),
-            secure: peer.is_some_and(|peer| peer.secure),
+            tls: peer.and_then(|peer| peer.tls),
+            region: self.region.clone(),
             narrowed,
         })
     }
@@ -92,7 +98,8 @@ impl S3Access for Gate {
     async fn post_object(&self, req: &mut S3Request<PostObjectInput>) -> S3Result<()> {
         let caller = Caller::of(req)?;
         let guard = Guard::open(&self.service, caller, &req.input.bucket)?;
-        let context = request_context(caller, &req.uri, &req.headers);
+        let mut context = request_context(caller, &req.uri, &req.headers);
+        context.set(CREATES, "true");
         guard.check(Action::PutObject, Some(&req.input.key), None, &context)?;
         Ok(upload(&guard, caller, &req.headers, &req.input.key, &context)?)
     }
@@ -160,9 +167,14 @@ impl Request<'_> {
 
     fn of_key(&self, operation: &str, bucket: &str, key: &str) -> Result<()> {
         let guard = self.guard(bucket)?;
-        let context = self.context(&guard);
+        let mut context = self.context(&guard);
         let version = parameter(self.uri, "versionId");
         let action = Action::of(operation, version.is_some()).ok_or_else(lacking)?;
+        if action == Action::PutObject {
+            // Parts and the beginning of an upload make no object yet.
+            let creates = ["PutObject", "CopyObject", "CompleteMultipartUpload"].contains(&operation);
+            context.set(CREATES, creates.to_string());
+        }
         guard.check(action, Some(key), version.as_deref(), &context)?;
         self.note_acl(&guard, action, Some(key), &context);
         if action == Action::PutObject {

@@ -142,11 +142,12 @@ async fn connection(
     acceptor: Option<TlsAcceptor>,
     stop: CancellationToken,
 ) {
-    let peer = Peer { address, secure: acceptor.is_some() };
+    let mut peer = Peer { address, tls: None };
     let Some(acceptor) = acceptor else { return requests(edge, stream, peer, None, stop).await };
     match tokio::time::timeout(HEADER_WAIT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let tls = tls::agreed(stream.get_ref().1);
+            peer.tls = Some(tls.map_or("", |(version, _)| version.trim_start_matches("TLSv")));
             requests(edge, stream, peer, tls, stop).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),

@@ -317,7 +317,7 @@ fn canonical_query(query: &str) -> String {
     pairs.join("&")
 }
 
-fn mac(key: &[u8], text: &str) -> Vec<u8> {
+pub fn mac(key: &[u8], text: &str) -> Vec<u8> {
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).unwrap();
     mac.update(text.as_bytes());
     mac.finalize().into_bytes().to_vec()
