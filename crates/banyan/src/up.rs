@@ -142,6 +142,8 @@ struct Local {
     zone: ZoneRole,
     node: NodeRole,
     provisioner: ProvisionerRole,
+    /// Where instances reach S3.
+    s3_inside: Option<String>,
 }
 
 impl Local {
@@ -182,13 +184,17 @@ impl Local {
         let zone = ZoneRole::start(zone, token, clock.clone()).await?;
         let (root_port, broker_port) = (port_of(&root.link_url()), port_of(&zone.mqtt_address()));
         ports_keep(data, doors.kept(root_port, zone.https_port(), broker_port))?;
-        let node = node_start(args, data, &zone, clock).await?;
+        let node = node_start(args, data, &zone, root.s3_port(), clock).await?;
+        let s3_inside = root.s3_listen_also(node.gateway.into()).await.unwrap_or_else(|error| {
+            say(&format!("Instances cannot reach S3: {error}"));
+            None
+        });
         let provisioner = provisioner_start(data, &root).await?;
-        Ok(Self { root, zone, node, provisioner })
+        Ok(Self { root, zone, node, provisioner, s3_inside })
     }
 
     async fn stop(self) {
-        let Self { root, zone, node, provisioner } = self;
+        let Self { root, zone, node, provisioner, .. } = self;
         provisioner.stop().await;
         drop(node);
         drop(zone);
@@ -229,6 +235,7 @@ async fn node_start(
     args: &UpArgs,
     data: &Path,
     zone: &ZoneRole,
+    s3_port: Option<u16>,
     clock: SharedClock,
 ) -> anyhow::Result<NodeRole> {
     let name = match &args.node_name {
@@ -255,6 +262,7 @@ async fn node_start(
         places: node::legs::Places::new(),
         area: None,
         cpu_overcommit: args.cpu_overcommit,
+        allow_tcp: s3_port.into_iter().collect(),
     };
     Ok(NodeRole::start(options, token, clock).await?)
 }
@@ -410,6 +418,9 @@ fn greet(data: &Path, cloud: &Local, took: std::time::Duration) {
     say(&format!("  REST         {endpoint}/v1   (OpenAPI at {endpoint}/v1/openapi.json)"));
     if let Some(s3) = cloud.root.s3_endpoint() {
         say(&format!("  S3           {s3}"));
+    }
+    if let Some(s3) = &cloud.s3_inside {
+        say(&format!("               {s3}   (for instances)"));
     }
     say(&format!("  Metrics      {endpoint}/metrics"));
     say(&format!("  Credentials  {}", data.join(ADMIN_FILE).display()));

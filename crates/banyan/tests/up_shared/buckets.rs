@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Cloud, good};
+use crate::support::{Cloud, good, text};
 
 fn write(path: &Path, bytes: &[u8]) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -101,4 +101,28 @@ fn a_neighbour_sees_no_bucket() {
     assert!(!cloud.good(&["--tenant", "s3-neighbour", "bucket", "list"]).contains("cli-private"));
     cloud.good(&["bucket", "delete", "cli-private"]);
     cloud.good(&["tenant", "delete", "s3-neighbour"]);
+}
+
+#[test]
+fn an_instance_reaches_the_store() {
+    let cloud = Cloud::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("seed");
+    write(&file, b"for an instance");
+    cloud.good(&["bucket", "create", "cli-inside"]);
+    cloud.good(&["object", "put", file.to_str().unwrap(), "cli-inside/seed"]);
+    cloud.create("s3-asker", &[], "sleep 100000");
+    let link = cloud.good(&["object", "presign", "cli-inside/seed", "--inside", "--expires", "7d"]);
+    let fetched = cloud.exec("s3-asker", &format!("wget -q -O - '{}'", link.trim()));
+    assert_eq!(text(&fetched.stdout), "for an instance", "{}", text(&fetched.stderr));
+    let inside = cloud.good(&["bucket", "endpoint", "--inside"]);
+    let gateway = cloud.exec("s3-asker", "ip route | awk '/^default/ { print $3 }'");
+    assert!(inside.contains(&format!("//{}:", text(&gateway.stdout).trim())), "{inside}");
+    // Nothing else of the host is open to it.
+    let port = cloud.endpoint().rsplit_once(':').unwrap().1.to_owned();
+    let address = text(&gateway.stdout).trim().to_owned();
+    let closed = cloud.exec("s3-asker", &format!("wget -T 3 -q -O - http://{address}:{port}/v1/health"));
+    assert!(!closed.status.success(), "REST answered an instance");
+    cloud.good(&["instance", "delete", "s3-asker"]);
+    cloud.good(&["bucket", "delete", "--force", "cli-inside"]);
 }

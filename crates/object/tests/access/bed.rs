@@ -133,6 +133,11 @@ impl Bed {
         self.store.stop().await;
     }
 
+    /// Serves one more address.
+    pub async fn listen_also(&self, ip: &str) -> model::Result<()> {
+        self.store.listen_also(ip.parse().unwrap()).await
+    }
+
     /// Takes a user's key away.
     pub fn remove(&self, name: &str) {
         self.users.0.lock().unwrap().remove(name);

@@ -335,3 +335,19 @@ async fn a_policy_may_ask_for_conditional_writes() {
     assert_eq!(begun.code(), "ok", "an upload that begins makes no object: {}", begun.body);
     bed.stop().await;
 }
+
+#[tokio::test]
+async fn a_store_may_have_two_addresses() {
+    let bed = filled().await;
+    let other = bed.host().replace("127.0.0.1", "127.0.0.2");
+    assert!(reqwest::get(format!("http://{other}/box/key")).await.is_err(), "nobody listens there yet");
+    bed.listen_also("127.0.0.2").await.unwrap();
+    bed.listen_also("127.0.0.1").await.expect("it has that one already");
+    assert!(bed.listen_also("127.0.0.2").await.is_err(), "the address is taken");
+    let answer = reqwest::get(format!("http://{other}/box/key")).await.unwrap();
+    assert_eq!(answer.status().as_u16(), 403);
+    assert_eq!(answer.headers()["server"], "banyan");
+    assert_eq!(bed.call(&user("admin"), "GET", "/box/key", "").await.body, "content");
+    bed.stop().await;
+    assert!(reqwest::get(format!("http://{other}/box/key")).await.is_err(), "it went on after its end");
+}

@@ -14,8 +14,11 @@ use crate::state::Snapshot;
 use store::Txn;
 
 pub const FILTERS: &[&str] = &["name"];
-/// How long the credentials of a session are good.
+/// How long the credentials of a session are good unless asked otherwise, at least and at most: as long as a link, and as
+/// far as clocks may be apart.
 const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
+const SESSION_MIN: Duration = Duration::from_secs(1);
+const SESSION_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60 + 15 * 60);
 /// Damaged versions that are shown.
 const DAMAGE_MAX: usize = 1000;
 
@@ -92,17 +95,27 @@ pub async fn quota_set(cloud: &Cloud, caller: &Caller, name: &str, body: BucketQ
 
 /// Credentials with which the caller may speak S3 for a while, with the rights it has here. An operator who acts in
 /// another tenant acts there under its own name.
-pub fn session(cloud: &Cloud, caller: &Caller) -> Result<S3Session> {
+pub fn session(cloud: &Cloud, caller: &Caller, seconds: Option<u64>) -> Result<S3Session> {
     let objects = objects(cloud)?;
+    let lasts = seconds.map_or(SESSION, Duration::from_secs);
+    if !(SESSION_MIN..=SESSION_MAX).contains(&lasts) {
+        return Err(Error::invalid(format!(
+            "credentials are good for {} to {} seconds",
+            SESSION_MIN.as_secs(),
+            SESSION_MAX.as_secs()
+        ))
+        .at("duration_s"));
+    }
     let principal = &caller.principal;
     let elsewhere =
         (caller.tenant != principal.tenant).then(|| (caller.tenant.as_str(), principal.user_name.as_str()));
     let holder =
         Holder { user: principal.user.as_str(), rights: directory::rights(principal.role), elsewhere };
-    let expires = cloud.now().0 / 1000 + SESSION.as_millis() as i64;
+    let expires = cloud.now().0 / 1000 + lasts.as_millis() as i64;
     let issued = inventory::credentials(&objects.service, &holder, expires / 1000);
     Ok(S3Session {
         endpoint: objects.endpoint.clone(),
+        endpoint_inside: objects.inside.get().cloned(),
         region: objects.service.config.region.clone(),
         access_key_id: issued.id,
         secret_access_key: issued.secret.to_string(),

@@ -127,3 +127,16 @@ async fn a_scrub_finds_damage_and_everyone_hears_of_it() {
         "nobody has the damaged bytes any more"
     );
 }
+
+#[tokio::test]
+async fn a_session_lives_as_long_as_a_link() {
+    let world = World::new().await;
+    let week = 7 * 24 * 60 * 60;
+    let session = world.admin.s3_session_for(week).await.unwrap();
+    let left = session.expires_at.0 / 1_000_000 - world.cloud.now().0 / 1_000_000;
+    assert!((left - week as i64).abs() < 60, "{left} s are left");
+    for bad in [0, 8 * 24 * 60 * 60] {
+        let error = world.admin.s3_session_for(bad).await.err().unwrap();
+        assert_eq!((error.kind, error.field.as_deref()), (ErrorKind::Invalid, Some("duration_s")), "{error}");
+    }
+}

@@ -111,6 +111,9 @@ enum Verb {
         /// For sending the object instead of fetching it.
         #[arg(long)]
         put: bool,
+        /// For an instance on the store's own machine, with the address under which it reaches the store.
+        #[arg(long)]
+        inside: bool,
     },
 }
 
@@ -128,13 +131,14 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         Verb::Sync { from, to, delete, dry_run } => {
             sync_run(session, &from, &to, &sync::Terms { delete, dry_run }).await
         }
-        Verb::Presign { what, expires, put } => {
+        Verb::Presign { what, expires, put, inside } => {
             let what = what.object()?;
             if expires.is_zero() || expires > PRESIGN_MAX {
                 return Err(Failure::new("a link is good for 1 second to 7 days"));
             }
             let method = if put { "PUT" } else { "GET" };
-            let link = s3(session).await?.presign(method, &what.bucket, &what.key, expires.as_secs())?;
+            let s3 = remote::s3_for_link(session, expires, inside).await?;
+            let link = s3.presign(method, &what.bucket, &what.key, expires.as_secs())?;
             output::data(&format!("{link}\n"))
         }
     }
