@@ -62,7 +62,14 @@ fn a_folder_and_a_prefix_become_alike() {
     cloud.good(&["bucket", "create", "cli-site"]);
     cloud.good(&["object", "sync", from, "s3://cli-site/www", "--dry-run"]);
     assert_eq!(cloud.json(&["object", "ls", "-r", "cli-site"]).as_array().unwrap().len(), 0);
+    for number in 0..40 {
+        write(&site.join(format!("many/{number}.txt")), format!("page {number}").as_bytes());
+    }
     cloud.good(&["object", "sync", from, "s3://cli-site/www"]);
+    let link = cloud.good(&["object", "presign", "cli-site/www/index.html"]);
+    let kind =
+        good(Command::new("curl").args(["-sSf", "-o", "/dev/null", "-w", "%{content_type}", link.trim()]));
+    assert_eq!(kind, "text/html; charset=utf-8");
     std::fs::remove_dir_all(site.join("img")).unwrap();
     write(&site.join("new.txt"), b"new");
     cloud.good(&["object", "sync", from, "s3://cli-site/www", "--delete"]);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use api::S3Session;
-use object::client::{Client, Credentials};
+use object::client::{Client, Credentials, DELETE_MAX};
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
@@ -132,9 +132,11 @@ pub async fn empty(s3: &Client, bucket: &str, mut said: impl FnMut(u64)) -> Resu
         if found.is_empty() {
             return Ok(count);
         }
-        for (key, version) in found {
-            s3.delete(bucket, key.as_deref().unwrap_or_default(), version.as_deref()).await?;
-            count += 1;
+        let found: Vec<(String, Option<String>)> =
+            found.into_iter().map(|(key, version)| (key.unwrap_or_default(), version)).collect();
+        for part in found.chunks(DELETE_MAX) {
+            s3.delete_many(bucket, part).await?;
+            count += part.len() as u64;
             said(count);
         }
     }
