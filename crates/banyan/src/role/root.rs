@@ -75,7 +75,7 @@ impl RootRole {
         tree.link_url_set(url.clone());
         let rest = root::listen(options.config.listen).await?;
         let rest_url = rest_url(&options, rest.local_addr()?);
-        duties.join(url.clone(), rest_url, place(&data), options.link_names.clone()).await?;
+        duties.join(url.clone(), rest_url.clone(), place(&data), options.link_names.clone()).await?;
         let beating = duties.clone();
         let mut tasks = vec![tokio::spawn(async move { beating.run().await })];
         tasks.extend(renewals(&options, &ca, &link, &peers));
@@ -88,6 +88,8 @@ impl RootRole {
             tasks.push(tokio::spawn(async move { copying.replica().run(&followed).await }));
         }
         let object = object_start(&options, &cloud).await?;
+        let me = root::tables::ObjectStoreRecord { place: place(&data), endpoint: rest_url.clone() };
+        root::ops::bucket::store_register(&cloud, me, object.is_some()).await?;
         let api = root::serve_on(cloud.clone(), rest)?;
         Ok(Self { api, admin, link, link_url: url, tree, duties, state, object, cloud, tasks })
     }

@@ -133,3 +133,17 @@ fn an_instance_reaches_the_store() {
     cloud.good(&["instance", "delete", "s3-asker"]);
     cloud.good(&["bucket", "delete", "--force", "cli-inside"]);
 }
+
+#[test]
+fn usage_of_buckets_is_part_of_the_quota() {
+    let cloud = Cloud::shared();
+    cloud.good(&["tenant", "create", "s3-user"]);
+    let mine = |words: &[&'static str]| [&["--tenant", "s3-user"][..], words].concat();
+    cloud.good(&mine(&["bucket", "create", "cli-usage"]));
+    assert!(cloud.fed(&mine(&["object", "put", "-", "cli-usage/k"]), &[7; 2048]).status.success());
+    let report = cloud.json(&["quota", "get", "s3-user"]);
+    assert_eq!((&report["usage"]["objects"], &report["usage"]["object_bytes"]), (&1.into(), &"2KiB".into()));
+    assert!(cloud.good(&["quota", "list"]).contains("2KiB, no limit"));
+    cloud.good(&mine(&["bucket", "delete", "--force", "cli-usage"]));
+    cloud.good(&["tenant", "delete", "s3-user"]);
+}
