@@ -38,6 +38,9 @@ pub struct BucketQuota {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct S3Session {
     pub endpoint: String,
+    /// Where instances on the store's own machine reach it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_inside: Option<String>,
     pub region: String,
     pub access_key_id: String,
     pub secret_access_key: String,

@@ -58,10 +58,17 @@ pub struct Tenant {
 
 /// What a tenant has now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = TenantUsage)]
 pub struct Usage {
     pub instances: u64,
     pub cpu: Cpu,
     pub memory: Bytes,
+    /// Objects in buckets; absent where the server that answers does not run the object store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
+    /// Bytes in buckets, those of all versions and of open uploads among them, as the quota counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_bytes: Option<Bytes>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

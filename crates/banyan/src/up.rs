@@ -30,6 +30,8 @@ const ZONE: &str = "local";
 const PROVISIONER_DRAIN: Duration = Duration::from_secs(3);
 /// Under `localhost`, which browsers take to this machine.
 const WEBSITES: &str = "web.localhost";
+const S3_NAME_MAX: usize = 63;
+const S3_DAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Held by the process that has a data folder.
 pub const LOCK_FILE: &str = "banyan.lock";
 /// The first operator's credentials, in the data folder.
@@ -49,6 +51,15 @@ pub struct UpArgs {
     /// Base domain for buckets in host names (BUCKET.DOMAIN); may be repeated.
     #[arg(long = "s3-domain", env = "BANYAN_S3_DOMAIN", value_delimiter = ',')]
     pub s3_domains: Vec<String>,
+    /// Name of the region of S3 [default: us-east-1].
+    #[arg(long, env = "BANYAN_S3_REGION", value_name = "NAME", value_parser = s3_name)]
+    pub s3_region: Option<String>,
+    /// Further name that is taken as a location of buckets; may be repeated.
+    #[arg(long = "s3-location", env = "BANYAN_S3_LOCATION", value_name = "NAME", value_delimiter = ',', value_parser = s3_location)]
+    pub s3_locations: Vec<String>,
+    /// How long a day of a lifecycle rule lasts, such as 10s; for trying rules out [default: a real day].
+    #[arg(long, env = "BANYAN_S3_DAY", value_name = "TIME", value_parser = s3_day)]
+    pub s3_day: Option<Duration>,
     /// File that names an S3 store which keeps the bytes of large objects instead of this disk.
     #[arg(long, env = "BANYAN_S3_GATEWAY", value_name = "FILE")]
     pub s3_gateway: Option<PathBuf>,
@@ -80,6 +91,28 @@ pub struct UpArgs {
     /// Do not make this cloud the command line's current context.
     #[arg(long, env = "BANYAN_NO_CONTEXT")]
     pub no_context: bool,
+}
+
+/// A region, written as clients sign for it.
+fn s3_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if text.is_empty() || text.len() > S3_NAME_MAX || !text.chars().all(plain) {
+        return Err(format!("a name here has 1 to {S3_NAME_MAX} small letters, digits and hyphens"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Old clients name locations in capitals.
+fn s3_location(text: &str) -> Result<String, String> {
+    s3_name(&text.to_ascii_lowercase()).map(|_| text.to_owned())
+}
+
+fn s3_day(text: &str) -> Result<Duration, String> {
+    let day = crate::cli::parse::duration(text)?;
+    if !(Duration::from_secs(1)..=S3_DAY_MAX).contains(&day) {
+        return Err("a day lasts from 1s to 24h".to_owned());
+    }
+    Ok(day)
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -142,6 +175,8 @@ struct Local {
     zone: ZoneRole,
     node: NodeRole,
     provisioner: ProvisionerRole,
+    /// Where instances reach S3.
+    s3_inside: Option<String>,
 }
 
 impl Local {
@@ -182,13 +217,17 @@ impl Local {
         let zone = ZoneRole::start(zone, token, clock.clone()).await?;
         let (root_port, broker_port) = (port_of(&root.link_url()), port_of(&zone.mqtt_address()));
         ports_keep(data, doors.kept(root_port, zone.https_port(), broker_port))?;
-        let node = node_start(args, data, &zone, clock).await?;
+        let node = node_start(args, data, &zone, root.s3_port(), clock).await?;
+        let s3_inside = root.s3_listen_also(node.gateway.into()).await.unwrap_or_else(|error| {
+            say(&format!("Instances cannot reach S3: {error}"));
+            None
+        });
         let provisioner = provisioner_start(data, &root).await?;
-        Ok(Self { root, zone, node, provisioner })
+        Ok(Self { root, zone, node, provisioner, s3_inside })
     }
 
     async fn stop(self) {
-        let Self { root, zone, node, provisioner } = self;
+        let Self { root, zone, node, provisioner, .. } = self;
         provisioner.stop().await;
         drop(node);
         drop(zone);
@@ -201,6 +240,11 @@ fn object_config(args: &UpArgs, data: &Path) -> anyhow::Result<object::Config> {
     let mut config = object::Config::new(data.join("object"), listen);
     config.domains = args.s3_domains.clone();
     config.website_domains = vec![WEBSITES.to_owned()];
+    config.region = args.s3_region.clone().unwrap_or(config.region);
+    config.locations = args.s3_locations.clone();
+    if let Some(day) = args.s3_day {
+        config.day_set(day);
+    }
     config.gateway = args.s3_gateway.as_deref().map(crate::role::gateway::gateway).transpose()?;
     Ok(config)
 }
@@ -229,6 +273,7 @@ async fn node_start(
     args: &UpArgs,
     data: &Path,
     zone: &ZoneRole,
+    s3_port: Option<u16>,
     clock: SharedClock,
 ) -> anyhow::Result<NodeRole> {
     let name = match &args.node_name {
@@ -255,6 +300,7 @@ async fn node_start(
         places: node::legs::Places::new(),
         area: None,
         cpu_overcommit: args.cpu_overcommit,
+        allow_tcp: s3_port.into_iter().collect(),
     };
     Ok(NodeRole::start(options, token, clock).await?)
 }
@@ -411,6 +457,9 @@ fn greet(data: &Path, cloud: &Local, took: std::time::Duration) {
     if let Some(s3) = cloud.root.s3_endpoint() {
         say(&format!("  S3           {s3}"));
     }
+    if let Some(s3) = &cloud.s3_inside {
+        say(&format!("               {s3}   (for instances)"));
+    }
     say(&format!("  Metrics      {endpoint}/metrics"));
     say(&format!("  Credentials  {}", data.join(ADMIN_FILE).display()));
     say(&format!("  OCI runtime  {}", cloud.node.runtime.display()));
@@ -437,4 +486,42 @@ fn program() -> String {
 
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        up: UpArgs,
+    }
+
+    fn parse(words: &[&str]) -> Result<UpArgs, clap::Error> {
+        let words = [&["up", "--s3-listen", "127.0.0.1:0"][..], words].concat();
+        <Line as clap::Parser>::try_parse_from(words).map(|line| line.up)
+    }
+
+    #[test]
+    fn the_store_takes_its_day_its_region_and_its_locations() {
+        let given = ["--s3-day", "10s", "--s3-region", "mars-1", "--s3-location", "default,EU"];
+        let config = object_config(&parse(&given).expect("fine"), Path::new("/x")).expect("fine");
+        assert_eq!((config.day, config.tick), (Duration::from_secs(10), Duration::from_secs(1)));
+        assert_eq!(
+            (config.region.as_str(), config.locations),
+            ("mars-1", vec!["default".into(), "EU".into()])
+        );
+        let usual = object_config(&parse(&[]).expect("fine"), Path::new("/x")).expect("fine");
+        assert_eq!((usual.day, usual.region.as_str()), (Duration::from_secs(86_400), "us-east-1"));
+        for bad in [
+            ["--s3-day", "0s"],
+            ["--s3-day", "2d"],
+            ["--s3-region", "US"],
+            ["--s3-region", ""],
+            ["--s3-location", "a b"],
+        ] {
+            assert!(parse(&bad).is_err(), "{bad:?}");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Whoever may set events up in a bucket makes the store send requests. They must not reach what only the store's
 //! own machine can reach: its loopback, and the link-local addresses behind which clouds keep credentials. A store that
-//! itself listens on loopback alone serves one machine, whose users reach all that anyway.
+//! itself listens on loopback serves its machine, whose users reach all that anyway; its instances, which come from
+//! elsewhere, do not.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -30,6 +31,15 @@ pub fn check(arn: &str, listen: IpAddr) -> Result<()> {
         Err(refused("The target is an address that webhooks may not have"))
     }
 }
+
+/// Whose rules hold for what a caller sets up: the store's own where it comes from this machine, else a stranger's.
+pub fn side(listen: IpAddr, caller: Option<IpAddr>) -> IpAddr {
+    let here = caller.is_some_and(|caller| caller.to_canonical().is_loopback());
+    if here { listen } else { STRANGER }
+}
+
+/// Where a store listens whose machine is out of bounds.
+pub const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 /// Whether a webhook may have this address, as far as it is no name.
 pub fn allows(url: &reqwest::Url, listen: IpAddr) -> bool {
@@ -92,6 +102,17 @@ mod tests {
         check("arn:aws:sns:us-east-1:t:https://h/x", here).expect("a webhook");
         assert!(check("arn:aws:sns:us-east-1:123:topic", here).is_err());
         assert!(check("http://", here).is_err());
+    }
+
+    #[test]
+    fn instances_set_up_no_webhooks_on_their_host() {
+        let here: IpAddr = "127.0.0.1".parse().expect("an address");
+        let instance: IpAddr = "10.129.0.7".parse().expect("an address");
+        let mapped: IpAddr = "::ffff:127.0.0.1".parse().expect("an address");
+        let may = |caller| check("http://127.0.0.1:7700/", side(here, caller)).is_ok();
+        assert!(may(Some(here)) && may(Some(mapped)));
+        assert!(!may(Some(instance)) && !may(None));
+        assert!(check("http://10.129.0.9/", side(here, Some(instance))).is_ok());
     }
 
     #[test]

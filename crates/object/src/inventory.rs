@@ -175,6 +175,12 @@ pub fn owned(service: &Service, owner: &str, limit: usize) -> Result<usize> {
     list(service, Some(owner), "", limit, |_| true).map(|found| found.len())
 }
 
+/// What the buckets of an account hold together.
+pub fn account_usage(service: &Service, owner: &str) -> Result<Usage> {
+    let view = service.engine.read().map_err(failed)?;
+    version::account_usage(&view, owner).map_err(failed)
+}
+
 pub fn total(service: &Service) -> Result<Total> {
     let view = service.engine.read().map_err(failed)?;
     let mut total = Total::default();

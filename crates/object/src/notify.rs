@@ -50,6 +50,9 @@ struct Waiting {
     to: String,
     at: i64,
     body: String,
+    /// It may not go to the store's own machine.
+    #[serde(default)]
+    far: bool,
 }
 
 /// What an event is about.
@@ -91,7 +94,7 @@ pub fn emit(tx: &mut Tx<'_>, bucket: &Bucket, event: &str, about: &About<'_>) ->
             tracing::warn!(bucket = bucket.name, target = to, "too many events wait; one is dropped");
             continue;
         }
-        let waiting = Waiting { to, at: now, body };
+        let waiting = Waiting { to, at: now, body, far: bucket.settings.notification_far };
         tx.put(queue.place(number), serde_json::to_vec(&waiting).expect("plain data"));
     }
     Ok(())
@@ -192,6 +195,25 @@ pub fn waiting(records: &impl Records) -> Result<u64> {
     Ok(longest)
 }
 
+/// What this store tells of.
+const EVENTS: [&str; 8] = [
+    "ObjectCreated:Put",
+    "ObjectCreated:Post",
+    "ObjectCreated:Copy",
+    "ObjectCreated:CompleteMultipartUpload",
+    "ObjectRemoved:Delete",
+    "ObjectRemoved:DeleteMarkerCreated",
+    "LifecycleExpiration:Delete",
+    "LifecycleExpiration:DeleteMarkerCreated",
+];
+
+/// Whether an event is one that this store tells of, or all of a kind of them.
+pub fn is_told(pattern: &str) -> bool {
+    let Some(name) = pattern.strip_prefix("s3:") else { return false };
+    let whole = name.strip_suffix('*').is_none_or(|kind| kind.ends_with(':'));
+    whole && EVENTS.iter().any(|event| event_fits(pattern, event))
+}
+
 fn event_fits(pattern: &str, event: &str) -> bool {
     let pattern = pattern.strip_prefix("s3:").unwrap_or(pattern);
     match pattern.strip_suffix('*') {
@@ -252,13 +274,13 @@ fn message(bucket: &Bucket, event: &str, about: &About<'_>, id: &str, now: i64) 
 
 /// Delivers until `stop`.
 pub async fn run(service: Service, stop: CancellationToken) {
-    let client = match hook::client(service.config.listen.ip()) {
-        Ok(client) => client,
+    let clients = match Clients::new(&service) {
+        Ok(clients) => clients,
         Err(error) => return tracing::error!(%error, "events cannot be delivered"),
     };
     let mut resting: HashMap<Mark, Rest> = HashMap::new();
     while !stop.is_cancelled() {
-        let more = match round(&service, &client, &mut resting).await {
+        let more = match round(&service, &clients, &mut resting).await {
             Ok(more) => more,
             Err(error) => {
                 tracing::warn!(%error, "a round of events did not end");
@@ -274,6 +296,18 @@ pub async fn run(service: Service, stop: CancellationToken) {
     }
 }
 
+/// One for webhooks that may be on this machine, one for those that may not.
+struct Clients {
+    near: reqwest::Client,
+    far: reqwest::Client,
+}
+
+impl Clients {
+    fn new(service: &Service) -> reqwest::Result<Self> {
+        Ok(Self { near: hook::client(service.config.listen.ip())?, far: hook::client(hook::STRANGER)? })
+    }
+}
+
 /// A target that failed.
 struct Rest {
     until: Instant,
@@ -281,11 +315,7 @@ struct Rest {
 }
 
 /// Tries the oldest events of every target that does not rest. Whether more wait and could go.
-async fn round(
-    service: &Service,
-    client: &reqwest::Client,
-    resting: &mut HashMap<Mark, Rest>,
-) -> Result<bool> {
+async fn round(service: &Service, clients: &Clients, resting: &mut HashMap<Mark, Rest>) -> Result<bool> {
     let awake = {
         let view = service.engine.read()?;
         let mut queues = queues(&view)?;
@@ -293,7 +323,7 @@ async fn round(
         queues.retain(|queue| resting.get(queue).is_none_or(|rest| rest.until <= Instant::now()));
         queues
     };
-    let calls = awake.into_iter().map(|queue| async move { (queue, deliver(service, client, queue).await) });
+    let calls = awake.into_iter().map(|queue| async move { (queue, deliver(service, clients, queue).await) });
     let answers: Vec<(Mark, Result<Delivered>)> =
         futures::stream::iter(calls).buffer_unordered(CALLS).collect().await;
     let mut more = false;
@@ -317,7 +347,7 @@ struct Delivered {
 }
 
 /// Sends the oldest events of a target one after the other, until one is not taken.
-async fn deliver(service: &Service, client: &reqwest::Client, queue: Mark) -> Result<Delivered> {
+async fn deliver(service: &Service, clients: &Clients, queue: Mark) -> Result<Delivered> {
     let mut waiting = Vec::new();
     service.engine.read()?.scan(queue.all(), |name, value| {
         waiting.push((name.to_vec(), serde_json::from_slice::<Waiting>(value).ok()));
@@ -332,6 +362,7 @@ async fn deliver(service: &Service, client: &reqwest::Client, queue: Mark) -> Re
             done.push(name);
             continue;
         };
+        let client = if event.far { &clients.far } else { &clients.near };
         let call = client.post(&event.to).header("content-type", "application/json").body(event.body).send();
         if let Err(error) = call.await.and_then(reqwest::Response::error_for_status) {
             tracing::warn!(target = event.to, %error, "an event was not taken");
@@ -362,5 +393,18 @@ mod tests {
         assert!(event_fits("s3:ObjectCreated:Put", "ObjectCreated:Put"));
         assert!(!event_fits("s3:ObjectRemoved:*", "ObjectCreated:Put"));
         assert!(!event_fits("s3:ObjectCreated:Post", "ObjectCreated:Put"));
+        for told in ["s3:ObjectCreated:*", "s3:ObjectRemoved:Delete", "s3:LifecycleExpiration:*"] {
+            assert!(is_told(told), "{told}");
+        }
+        for never in [
+            "s3:Replication:*",
+            "s3:ObjectCreated",
+            "s3:Object*",
+            "ObjectCreated:Put",
+            "s3:*",
+            "s3:ObjectAcl:Put",
+        ] {
+            assert!(!is_told(never), "{never}");
+        }
     }
 }

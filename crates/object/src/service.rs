@@ -30,8 +30,10 @@ pub struct Caller {
     pub principal: Option<Principal>,
     /// The address of the connection, not of a header.
     pub address: Option<std::net::IpAddr>,
-    /// Whether it came over TLS.
-    pub secure: bool,
+    /// The version of TLS that it came over.
+    pub tls: Option<&'static str>,
+    /// The region that was asked: ours.
+    pub region: Arc<str>,
     /// Of temporary credentials: what they were narrowed to.
     pub narrowed: Option<Arc<Policy>>,
 }

@@ -197,11 +197,26 @@ pub fn check_notification(ask: &mut NotificationConfiguration, listen: IpAddr) -
             "Functions cannot be notified; use a topic with a webhook",
         ));
     }
-    let topics = ask.topic_configurations.iter_mut().flatten().map(|topic| (&mut topic.id, &topic.topic_arn));
-    let queues = ask.queue_configurations.iter_mut().flatten().map(|queue| (&mut queue.id, &queue.queue_arn));
+    if ask.event_bridge_configuration.is_some() {
+        return Err(Fault::new(
+            S3ErrorCode::NotImplemented,
+            "There is no EventBridge here; use a topic with a webhook",
+        ));
+    }
+    let topics = ask.topic_configurations.iter_mut().flatten();
+    let topics = topics.map(|topic| (&mut topic.id, &topic.topic_arn, &topic.events));
+    let queues = ask.queue_configurations.iter_mut().flatten();
+    let queues = queues.map(|queue| (&mut queue.id, &queue.queue_arn, &queue.events));
     let mut count = 0;
-    for (id, target) in topics.chain(queues) {
+    for (id, target, events) in topics.chain(queues) {
         count += 1;
+        if events.is_empty() {
+            return Err(malformed("A notification names at least one event"));
+        }
+        if let Some(event) = events.iter().find(|event| !crate::notify::is_told(event.as_ref())) {
+            let why = format!("The event '{}' is not supported for notifications", cut(event.as_ref()));
+            return Err(invalid(why));
+        }
         id.get_or_insert_with(|| format!("{:024x}", rand::random::<u128>() >> 32));
         crate::hook::check(target, listen)?;
     }

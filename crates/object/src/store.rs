@@ -1,15 +1,16 @@
 //! A store that runs: the engine, the listener, and what goes on in the background.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use model::{Error, Result};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::engine::{Engine, EngineConfig, EngineError};
-use crate::http::Server;
+use crate::http::{self, Door, Server};
 use crate::identity::Identity;
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -22,6 +23,9 @@ pub struct Store {
     address: SocketAddr,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
+    door: Door,
+    /// Of further listeners.
+    doors: TaskTracker,
 }
 
 impl Store {
@@ -45,14 +49,24 @@ impl Store {
         let stop = CancellationToken::new();
         let (log, logging) = Log::new(service.clone(), stop.clone());
         let server = Server::bind(service.clone(), log).await?;
-        let address = server.address()?;
+        let (address, door) = (server.address()?, server.door());
         let tasks = vec![
             tokio::spawn(server.run(stop.clone())),
             tokio::spawn(lifecycle::run(service.clone(), stop.clone())),
             tokio::spawn(notify::run(service.clone(), stop.clone())),
             tokio::spawn(logging),
         ];
-        Ok(Self { service, address, stop, tasks })
+        Ok(Self { service, address, stop, tasks, door, doors: TaskTracker::new() })
+    }
+
+    /// Serves S3 on one more address, on the port that it has; nothing where it listens there already.
+    pub async fn listen_also(&self, ip: IpAddr) -> Result<()> {
+        if self.address.ip() == ip || self.address.ip().is_unspecified() {
+            return Ok(());
+        }
+        let listener = http::listen(SocketAddr::new(ip, self.address.port())).await?;
+        self.doors.spawn(self.door.clone().serve(listener, self.stop.clone()));
+        Ok(())
     }
 
     /// Where S3 is served.
@@ -75,6 +89,8 @@ impl Store {
         for task in self.tasks {
             let _ = task.await;
         }
+        self.doors.close();
+        self.doors.wait().await;
         self.service.engine.close().await;
     }
 }

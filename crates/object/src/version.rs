@@ -180,8 +180,8 @@ pub fn usage(records: &impl Records, bucket: u32) -> Result<Usage> {
 }
 
 /// What the buckets of an account hold together.
-pub fn account_usage(records: &impl Records, account: &Account) -> Result<Usage> {
-    count(records, &key::account_usage(&account.id))
+pub fn account_usage(records: &impl Records, account: &str) -> Result<Usage> {
+    count(records, &key::account_usage(account))
 }
 
 /// A difference in usage.

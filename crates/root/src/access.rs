@@ -445,6 +445,7 @@ fn bucket_routes() -> Vec<Route> {
         route(Post, "/v1/s3/session", "s3_session", VIEWER, bucket::s3_session)
             .tenant()
             .says("Gives credentials for S3 that end by themselves")
+            .params(&["duration_s"])
             .gives::<S3Session>(200),
         route(Get, "/v1/object-store", "object_store", OPERATOR, bucket::object_store)
             .says("What the object store holds and how it is")

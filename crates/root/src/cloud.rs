@@ -32,6 +32,8 @@ pub struct Objects {
     pub service: object::service::Service,
     /// Where clients reach it.
     pub endpoint: String,
+    /// Where instances on this machine reach it, once their network is there.
+    pub inside: std::sync::OnceLock<String>,
 }
 
 /// One per process.

@@ -231,6 +231,7 @@ fn parameter_says(name: &str, place: &ParameterIn) -> (Type, &'static str) {
         ("type", _) => (Type::String, "Only those of this type"),
         ("stage", _) => (Type::Boolean, "Whether it is staged at once"),
         ("sync", _) => (Type::Boolean, "Whether it is staged and all files of the tenant are synced at once"),
+        ("duration_s", _) => (Type::Integer, "For how many seconds they are good, 1 to 605700; else 43200"),
         ("limit", _) => (Type::Integer, "Most items of the page, 1 to 1000"),
         ("after", _) => (Type::String, "The next of the page before"),
         ("tenant", _) => (Type::String, "For operators: the tenant that is meant; * lists those of all"),

@@ -43,6 +43,8 @@ pub mod kind {
     /// A root server that is there, and who of them holds which duty.
     pub const SERVER: &str = "server";
     pub const DUTY: &str = "duty";
+    /// Which root server runs the object store; one record.
+    pub const OBJECT_STORE: &str = "object-store";
     /// What all root servers share in secret, sealed under the master key.
     pub const SECRET: &str = "secret";
     /// One per tenant; its version fences creates of several root servers against each other.
@@ -522,6 +524,15 @@ pub struct SecretRecord {
     pub sealed: String,
 }
 
+/// Which of the root servers runs the object store. It stays while that server is away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectStoreRecord {
+    /// The machine and the folder of the server.
+    pub place: String,
+    /// Where its REST is.
+    pub endpoint: String,
+}
+
 macro_rules! rows {
     ($($record:ty => $kind:expr),+ $(,)?) => {
         $(impl Row for $record {
@@ -551,6 +562,7 @@ rows! {
     CatalogueRecord => kind::CATALOGUE,
     ServerRecord => kind::SERVER,
     DutyRecord => kind::DUTY,
+    ObjectStoreRecord => kind::OBJECT_STORE,
     SecretRecord => kind::SECRET,
 }
 

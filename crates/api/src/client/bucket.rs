@@ -25,6 +25,12 @@ impl Client {
         self.json(self.request(Method::POST, "/v1/s3/session")).await
     }
 
+    /// The same for so many seconds.
+    pub async fn s3_session_for(&self, seconds: u64) -> Result<S3Session> {
+        let query = [("duration_s", seconds)];
+        self.json(self.request(Method::POST, "/v1/s3/session").query(&query)).await
+    }
+
     pub async fn object_store(&self) -> Result<ObjectStore> {
         self.get("/v1/object-store").await
     }

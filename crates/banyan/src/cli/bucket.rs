@@ -73,7 +73,11 @@ enum Verb {
         limit: String,
     },
     /// Where S3 clients reach the store.
-    Endpoint,
+    Endpoint {
+        /// Where instances on the store's own machine reach it.
+        #[arg(long)]
+        inside: bool,
+    },
 }
 
 const COLUMNS: [Column<Bucket>; 8] = [
@@ -137,7 +141,11 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             note(format!("bucket {name}: quota {limit}"));
             show(session, &bucket)
         }
-        Verb::Endpoint => output::data(&format!("{}\n", client.s3_session().await?.endpoint)),
+        Verb::Endpoint { inside } => {
+            let given = client.s3_session().await?;
+            let address = if inside { remote::endpoint_inside(&given)? } else { given.endpoint };
+            output::data(&format!("{address}\n"))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use model::{Bytes, Cpu, Quota};
 use super::parse;
 use crate::failure::{Failure, Result};
 use crate::output::table::Column;
-use crate::output::text::pair;
+use crate::output::text::{pair, pair_some};
 use crate::output::{self, note};
 use crate::session::{Session, all};
 
@@ -79,12 +79,21 @@ impl QuotaOptions {
     }
 }
 
-const COLUMNS: [Column<QuotaReport>; 4] = [
+const COLUMNS: [Column<QuotaReport>; 5] = [
     Column::new("TENANT", |q| q.tenant.to_string()),
     Column::new("INSTANCES", |q| of(q.usage.instances, q.quota.instances)),
     Column::new("CPU", |q| of(q.usage.cpu, q.quota.cpu)),
     Column::new("MEMORY", |q| of(q.usage.memory, q.quota.memory)),
+    Column::new("IN BUCKETS", in_buckets),
 ];
+
+/// Bytes in buckets, where the server knows them.
+fn in_buckets(report: &QuotaReport) -> String {
+    match report.usage.object_bytes {
+        Some(used) => of(used, report.quota.object_bytes),
+        None => most(report.quota.object_bytes),
+    }
+}
 
 fn report_of(tenant: Tenant) -> QuotaReport {
     QuotaReport { tenant: tenant.name, quota: tenant.quota, usage: tenant.usage }
@@ -143,7 +152,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             pair("instances", of(report.usage.instances, report.quota.instances)),
             pair("cpu", of(report.usage.cpu, report.quota.cpu)),
             pair("memory", of(report.usage.memory, report.quota.memory)),
-            pair("in buckets", most(report.quota.object_bytes)),
+            pair("in buckets", in_buckets(report)),
+            pair_some("objects", report.usage.objects),
             pair("clusters", most(report.quota.clusters)),
             pair("machines of clusters", most(report.quota.cluster_machines)),
         ]

@@ -148,6 +148,9 @@ struct NodeFile {
     location: Option<Area>,
     #[serde(default = "overcommit_default")]
     cpu_overcommit: u64,
+    /// TCP ports of this host that its instances may reach, such as 7701 where root serves S3 here.
+    #[serde(default)]
+    allow_tcp: Vec<u16>,
 }
 
 /// `banyan provisioner --config FILE`.
@@ -352,6 +355,7 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
         places: file.places,
         area: location(file.location)?,
         cpu_overcommit: file.cpu_overcommit.clamp(1, 100),
+        allow_tcp: file.allow_tcp,
     };
     let node = NodeRole::start(options, token(file.token)?, clock()).await?;
     note(format!("node is up, with {}", node.runtime.display()));

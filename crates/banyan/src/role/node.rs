@@ -1,6 +1,7 @@
 //! A node: a child of its zone over MQTT or HTTPS, with an engine, a bridge and image layers.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,11 +47,15 @@ pub struct NodeOptions {
     pub area: Option<Area>,
     /// How many times over the cores are given away; each instance is still held to its own share.
     pub cpu_overcommit: u64,
+    /// TCP ports of this host that its instances may reach.
+    pub allow_tcp: Vec<u16>,
 }
 
 /// A node that runs until it is dropped; its instances go on.
 pub struct NodeRole {
     pub runtime: PathBuf,
+    /// This host's address for its instances.
+    pub gateway: Ipv4Addr,
     uplink: Arc<dyn Uplink>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -68,7 +73,9 @@ impl NodeRole {
         let host = sal::host_facts(&options.data)?;
         Marks { bridge: options.bridge.clone(), cgroup_parent: options.cgroup_parent.clone() }
             .keep(&options.data);
-        let network = BridgeNetwork::new(bridge(&options.bridge, &options.data).await?);
+        let bridge = bridge(&options.bridge, &options.data, &options.allow_tcp).await?;
+        let gateway = bridge.gateway();
+        let network = BridgeNetwork::new(bridge);
         let layers = LayerStore::open(options.data.join("layers"), Arc::new(Fetch(uplink.clone())))?;
         let mut config = EngineConfig::new(options.data.join("engine"), options.name.clone());
         config.oci_runtime = options.oci_runtime.clone();
@@ -87,7 +94,7 @@ impl NodeRole {
             tokio::spawn(tier::sync::run(Arc::new(service), uplink.clone())),
             tokio::spawn(renewal(&me, &issuer, Vec::new(), options.data.join("identity")).run()),
         ];
-        Ok(Self { runtime, uplink, tasks })
+        Ok(Self { runtime, gateway, uplink, tasks })
     }
 
     /// Ends in an orderly way: the zone is told, so that it waits for the next start. The instances go on.
@@ -208,7 +215,7 @@ fn taken_error(word: &str, name: &str, holder: &Holder) -> Error {
 /// asked for: the next start makes it true again.
 pub async fn clear(data: &Path, name: Name, marks: &Marks, clock: SharedClock) -> Result<usize> {
     let Marks { bridge: bridge_name, cgroup_parent } = marks;
-    let bridge = bridge(bridge_name, data).await?;
+    let bridge = bridge(bridge_name, data, &[]).await?;
     let layers = LayerStore::open(data.join("layers"), Arc::new(NoFetch))?;
     let mut config = EngineConfig::new(data.join("engine"), name);
     config.cgroup_parent.clone_from(cgroup_parent);
@@ -252,9 +259,10 @@ fn subnets() -> Vec<net::Ipv4Cidr> {
 }
 
 /// The node's network: made, or taken over as it is.
-async fn bridge(name: &str, data: &Path) -> Result<net::Bridge> {
+async fn bridge(name: &str, data: &Path, allow_tcp: &[u16]) -> Result<net::Bridge> {
     let subnets = subnets();
-    let config = net::BridgeConfig::new(name, subnets[0], data.join("leases.json"));
+    let mut config = net::BridgeConfig::new(name, subnets[0], data.join("leases.json"));
+    config.allow_tcp = allow_tcp.to_vec();
     net::Bridge::start_any(config, &subnets).await
 }
 

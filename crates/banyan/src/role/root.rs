@@ -1,6 +1,6 @@
 //! Root: the store, the tree, the API, and the listener that zones come to.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +48,7 @@ pub struct RootRole {
     duties: Duties,
     state: State,
     object: Option<object::Store>,
+    cloud: root::Shared,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -74,7 +75,7 @@ impl RootRole {
         tree.link_url_set(url.clone());
         let rest = root::listen(options.config.listen).await?;
         let rest_url = rest_url(&options, rest.local_addr()?);
-        duties.join(url.clone(), rest_url, place(&data), options.link_names.clone()).await?;
+        duties.join(url.clone(), rest_url.clone(), place(&data), options.link_names.clone()).await?;
         let beating = duties.clone();
         let mut tasks = vec![tokio::spawn(async move { beating.run().await })];
         tasks.extend(renewals(&options, &ca, &link, &peers));
@@ -87,8 +88,10 @@ impl RootRole {
             tasks.push(tokio::spawn(async move { copying.replica().run(&followed).await }));
         }
         let object = object_start(&options, &cloud).await?;
-        let api = root::serve_on(cloud, rest)?;
-        Ok(Self { api, admin, link, link_url: url, tree, duties, state, object, tasks })
+        let me = root::tables::ObjectStoreRecord { place: place(&data), endpoint: rest_url.clone() };
+        root::ops::bucket::store_register(&cloud, me, object.is_some()).await?;
+        let api = root::serve_on(cloud.clone(), rest)?;
+        Ok(Self { api, admin, link, link_url: url, tree, duties, state, object, cloud, tasks })
     }
 
     /// Where REST is served.
@@ -99,6 +102,23 @@ impl RootRole {
     /// Where S3 is served, if it is.
     pub fn s3_endpoint(&self) -> Option<String> {
         self.object.as_ref().map(|store| format!("{}://{}", store.scheme(), store.address()))
+    }
+
+    /// The port of S3, if it is served.
+    pub fn s3_port(&self) -> Option<u16> {
+        self.object.as_ref().map(|store| store.address().port())
+    }
+
+    /// Serves S3 to instances on one more address of this machine; answers where that is.
+    pub async fn s3_listen_also(&self, ip: IpAddr) -> Result<Option<String>> {
+        let Some(store) = &self.object else { return Ok(None) };
+        store.listen_also(ip).await?;
+        let address = SocketAddr::new(ip, store.address().port());
+        let inside = format!("{}://{address}", store.scheme());
+        if let Some(objects) = self.cloud.objects.get() {
+            let _ = objects.inside.set(inside.clone());
+        }
+        Ok(Some(inside))
     }
 
     /// Where zones on this machine come to.
@@ -145,7 +165,8 @@ async fn object_start(options: &RootOptions, cloud: &root::Shared) -> Result<Opt
     let directory = Arc::new(root::directory::Directory::new(cloud));
     let store = object::Store::start(config, directory).await?;
     let endpoint = s3_url(options, &store);
-    let _ = cloud.objects.set(root::cloud::Objects { service: store.service().clone(), endpoint });
+    let (service, inside) = (store.service().clone(), std::sync::OnceLock::new());
+    let _ = cloud.objects.set(root::cloud::Objects { service, endpoint, inside });
     Ok(Some(store))
 }
 

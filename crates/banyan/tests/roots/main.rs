@@ -34,6 +34,7 @@ fn every_server_serves_and_each_may_die() {
         says(&world.good(server, &["zone", "list"]), &["east", "connected"]);
     }
     layers_are_everywhere(&world);
+    a_tenant_with_buckets_stays(&world);
 
     // The holder of the tree dies, and its work goes on elsewhere.
     let holder = world.holder();
@@ -56,6 +57,22 @@ fn every_server_serves_and_each_may_die() {
 fn refuses_a_server_without_the_key(world: &World) {
     let said = world.root_refused();
     says(&said, &["master key", "missing", "copy the file from another root server"]);
+}
+
+/// Only one server runs the store; the others do not take a tenant for empty.
+fn a_tenant_with_buckets_stays(world: &World) {
+    world.good(1, &["tenant", "create", "keeper"]);
+    world.good(0, &["--tenant", "keeper", "bucket", "create", "kept"]);
+    let refused = |server: usize, words: &[&str]| {
+        let output = world.run(server, words);
+        support::refused(&output);
+        text(&output.stderr)
+    };
+    says(&refused(1, &["tenant", "delete", "keeper"]), &["object store", "ask that one", "root0"]);
+    says(&refused(2, &["bucket", "list"]), &["no object store", "root0"]);
+    says(&refused(0, &["tenant", "delete", "keeper"]), &["still has buckets (1)"]);
+    world.good(0, &["--tenant", "keeper", "bucket", "delete", "kept"]);
+    world.good(0, &["tenant", "delete", "keeper"]);
 }
 
 fn layers_are_everywhere(world: &World) {

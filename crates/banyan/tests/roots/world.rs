@@ -116,7 +116,10 @@ impl World {
                 let key = |server: usize| cloud.data().join(format!("root{server}/master.key"));
                 std::fs::copy(key(0), key(server)).unwrap();
             }
-            let config = root_config(&data, &url, rest[server], link[server]);
+            let mut config = root_config(&data, &url, rest[server], link[server]);
+            if server == 0 {
+                config.push_str("[object]\nlisten = \"127.0.0.1:0\"\n");
+            }
             roots.push(Role::start(&cloud, "root", &format!("root{server}"), &config));
             if server == 0 {
                 let admin = std::fs::read(data.join("admin.json")).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Cloud, good};
+use crate::support::{Cloud, good, text};
 
 fn write(path: &Path, bytes: &[u8]) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -62,7 +62,14 @@ fn a_folder_and_a_prefix_become_alike() {
     cloud.good(&["bucket", "create", "cli-site"]);
     cloud.good(&["object", "sync", from, "s3://cli-site/www", "--dry-run"]);
     assert_eq!(cloud.json(&["object", "ls", "-r", "cli-site"]).as_array().unwrap().len(), 0);
+    for number in 0..40 {
+        write(&site.join(format!("many/{number}.txt")), format!("page {number}").as_bytes());
+    }
     cloud.good(&["object", "sync", from, "s3://cli-site/www"]);
+    let link = cloud.good(&["object", "presign", "cli-site/www/index.html"]);
+    let kind =
+        good(Command::new("curl").args(["-sSf", "-o", "/dev/null", "-w", "%{content_type}", link.trim()]));
+    assert_eq!(kind, "text/html; charset=utf-8");
     std::fs::remove_dir_all(site.join("img")).unwrap();
     write(&site.join("new.txt"), b"new");
     cloud.good(&["object", "sync", from, "s3://cli-site/www", "--delete"]);
@@ -101,4 +108,42 @@ fn a_neighbour_sees_no_bucket() {
     assert!(!cloud.good(&["--tenant", "s3-neighbour", "bucket", "list"]).contains("cli-private"));
     cloud.good(&["bucket", "delete", "cli-private"]);
     cloud.good(&["tenant", "delete", "s3-neighbour"]);
+}
+
+#[test]
+fn an_instance_reaches_the_store() {
+    let cloud = Cloud::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("seed");
+    write(&file, b"for an instance");
+    cloud.good(&["bucket", "create", "cli-inside"]);
+    cloud.good(&["object", "put", file.to_str().unwrap(), "cli-inside/seed"]);
+    cloud.create("s3-asker", &[], "sleep 100000");
+    let link = cloud.good(&["object", "presign", "cli-inside/seed", "--inside", "--expires", "7d"]);
+    let fetched = cloud.exec("s3-asker", &format!("wget -q -O - '{}'", link.trim()));
+    assert_eq!(text(&fetched.stdout), "for an instance", "{}", text(&fetched.stderr));
+    let inside = cloud.good(&["bucket", "endpoint", "--inside"]);
+    let gateway = cloud.exec("s3-asker", "ip route | awk '/^default/ { print $3 }'");
+    assert!(inside.contains(&format!("//{}:", text(&gateway.stdout).trim())), "{inside}");
+    // Nothing else of the host is open to it.
+    let port = cloud.endpoint().rsplit_once(':').unwrap().1.to_owned();
+    let address = text(&gateway.stdout).trim().to_owned();
+    let closed = cloud.exec("s3-asker", &format!("wget -T 3 -q -O - http://{address}:{port}/v1/health"));
+    assert!(!closed.status.success(), "REST answered an instance");
+    cloud.good(&["instance", "delete", "s3-asker"]);
+    cloud.good(&["bucket", "delete", "--force", "cli-inside"]);
+}
+
+#[test]
+fn usage_of_buckets_is_part_of_the_quota() {
+    let cloud = Cloud::shared();
+    cloud.good(&["tenant", "create", "s3-user"]);
+    let mine = |words: &[&'static str]| [&["--tenant", "s3-user"][..], words].concat();
+    cloud.good(&mine(&["bucket", "create", "cli-usage"]));
+    assert!(cloud.fed(&mine(&["object", "put", "-", "cli-usage/k"]), &[7; 2048]).status.success());
+    let report = cloud.json(&["quota", "get", "s3-user"]);
+    assert_eq!((&report["usage"]["objects"], &report["usage"]["object_bytes"]), (&1.into(), &"2KiB".into()));
+    assert!(cloud.good(&["quota", "list"]).contains("2KiB, no limit"));
+    cloud.good(&mine(&["bucket", "delete", "--force", "cli-usage"]));
+    cloud.good(&["tenant", "delete", "s3-user"]);
 }

@@ -1,13 +1,14 @@
 //! The check that every request passes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Extensions, HeaderMap, Uri};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::{CopySource, PostObjectInput, PutObjectTaggingInput};
 use s3s::path::S3Path;
-use s3s::{S3Request, S3Result};
+use s3s::{S3ErrorCode, S3Request, S3Result};
 
 use super::action::Action;
 use super::auth::{identify, token_of};
@@ -15,7 +16,7 @@ use super::guard::{Guard, denied};
 use super::policy::{Asked, Subject, Verdict};
 use super::request::{add_request_tags, parameter, request_context};
 use super::{acl, context::Context};
-use crate::fault::Result;
+use crate::fault::{Fault, Result};
 use crate::identity::Rights;
 use crate::service::{Caller, Service};
 use crate::trace::{Seen, Trace};
@@ -24,18 +25,22 @@ use crate::trace::{Seen, Trace};
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     pub address: IpAddr,
-    /// Whether it came over TLS.
-    pub secure: bool,
+    /// The version of TLS that it came over, such as `1.3`.
+    pub tls: Option<&'static str>,
 }
+
+const CREATES: &str = "s3:ObjectCreationOperation";
 
 /// Lets requests pass or refuses them, before their operation runs.
 pub struct Gate {
     service: Service,
+    region: Arc<str>,
 }
 
 impl Gate {
     pub fn new(service: Service) -> Self {
-        Self { service }
+        let region = service.config.region.as_str().into();
+        Self { service, region }
     }
 
     /// Who signed with this key, and from where. A temporary key needs its token.
@@ -56,7 +61,8 @@ impl Gate {
         Ok(Caller {
             principal,
             address: peer.map(|peer| peer.address),
-            secure: peer.is_some_and(|peer| peer.secure),
+            tls: peer.and_then(|peer| peer.tls),
+            region: self.region.clone(),
             narrowed,
         })
     }
@@ -92,7 +98,8 @@ impl S3Access for Gate {
     async fn post_object(&self, req: &mut S3Request<PostObjectInput>) -> S3Result<()> {
         let caller = Caller::of(req)?;
         let guard = Guard::open(&self.service, caller, &req.input.bucket)?;
-        let context = request_context(caller, &req.uri, &req.headers);
+        let mut context = request_context(caller, &req.uri, &req.headers);
+        context.set(CREATES, "true");
         guard.check(Action::PutObject, Some(&req.input.key), None, &context)?;
         Ok(upload(&guard, caller, &req.headers, &req.input.key, &context)?)
     }
@@ -131,7 +138,7 @@ impl Request<'_> {
             // Who has no account has no buckets: the answer is empty, not a refusal.
             Some(Action::ListAllMyBuckets) if self.caller.principal.is_none() => Ok(()),
             Some(action) => self.own_account(action, None),
-            None => Err(denied()),
+            None => Err(lacking()),
         }
     }
 
@@ -149,7 +156,7 @@ impl Request<'_> {
             "DeleteObjects" | "PostObject" => self.guard(bucket).map(|_| ()),
             _ => {
                 let guard = self.guard(bucket)?;
-                let action = Action::of(operation, false).ok_or_else(denied)?;
+                let action = Action::of(operation, false).ok_or_else(lacking)?;
                 let context = self.context(&guard);
                 guard.check(action, None, None, &context)?;
                 self.note_acl(&guard, action, None, &context);
@@ -160,9 +167,14 @@ impl Request<'_> {
 
     fn of_key(&self, operation: &str, bucket: &str, key: &str) -> Result<()> {
         let guard = self.guard(bucket)?;
-        let context = self.context(&guard);
+        let mut context = self.context(&guard);
         let version = parameter(self.uri, "versionId");
-        let action = Action::of(operation, version.is_some()).ok_or_else(denied)?;
+        let action = Action::of(operation, version.is_some()).ok_or_else(lacking)?;
+        if action == Action::PutObject {
+            // Parts and the beginning of an upload make no object yet.
+            let creates = ["PutObject", "CopyObject", "CompleteMultipartUpload"].contains(&operation);
+            context.set(CREATES, creates.to_string());
+        }
         guard.check(action, Some(key), version.as_deref(), &context)?;
         self.note_acl(&guard, action, Some(key), &context);
         if action == Action::PutObject {
@@ -234,6 +246,11 @@ impl Request<'_> {
         });
         if narrow && principal.rights >= action.rights() { Ok(()) } else { Err(denied()) }
     }
+}
+
+/// An operation without an action is none of ours.
+fn lacking() -> Fault {
+    Fault::new(S3ErrorCode::NotImplemented, "This store does not offer that operation")
 }
 
 /// Giving rights to others takes the rights of a manager.

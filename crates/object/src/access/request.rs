@@ -98,7 +98,11 @@ fn of_caller(caller: &Caller, context: &mut Context) {
     let now = jiff::Timestamp::now();
     context.add("aws:CurrentTime", now.to_string());
     context.add("aws:EpochTime", now.as_second().to_string());
-    context.add("aws:SecureTransport", caller.secure.to_string());
+    context.add("aws:SecureTransport", caller.tls.is_some().to_string());
+    context.add("aws:RequestedRegion", &*caller.region);
+    if let Some(version) = caller.tls {
+        context.add("s3:TlsVersion", version);
+    }
     // Whoever asks is nobody's deputy, and no part of the cloud.
     context.add("aws:ViaAWSService", "false");
     context.add("aws:PrincipalIsAWSService", "false");
@@ -175,4 +179,26 @@ fn decode(text: &str) -> String {
         at += 1;
     }
     String::from_utf8(plain).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_says_how_it_came() {
+        let with = |tls| {
+            let (region, principal, narrowed) = ("here-1".into(), None, None);
+            let caller = Caller { principal, address: None, tls, region, narrowed };
+            request_context(&caller, &Uri::from_static("/b/k"), &HeaderMap::new())
+        };
+        let one = |context: &Context, key: &str| context.get(key).map(|values| values.join(","));
+        let secure = with(Some("1.3"));
+        assert_eq!(one(&secure, "s3:TlsVersion").as_deref(), Some("1.3"));
+        assert_eq!(one(&secure, "aws:SecureTransport").as_deref(), Some("true"));
+        assert_eq!(one(&secure, "aws:RequestedRegion").as_deref(), Some("here-1"));
+        let plain = with(None);
+        assert_eq!(one(&plain, "s3:TlsVersion"), None);
+        assert_eq!(one(&plain, "aws:SecureTransport").as_deref(), Some("false"));
+    }
 }

@@ -20,6 +20,8 @@ const FORM_MAX: usize = 8 * 1024;
 const POLICY_MAX: usize = 2 * 1024;
 const SECONDS_MIN: i64 = 15 * 60;
 const SECONDS_MAX: i64 = 12 * 60 * 60;
+/// Characters of a strange parameter that are told back.
+const NAME_SHOWN: usize = 64;
 const ROLE_SECONDS: i64 = 60 * 60;
 const NAMESPACE: &str = "https://sts.amazonaws.com/doc/2011-06-15/";
 
@@ -72,7 +74,7 @@ impl Sts {
         let text = std::str::from_utf8(&body).map_err(|_| validation("The form is not text"))?;
         let form = Form(pairs(text).collect());
         match form.get("Action") {
-            Some("GetCallerIdentity") => Ok(identity(&caller)),
+            Some("GetCallerIdentity") => form.only(&[]).map(|()| identity(&caller)),
             Some("GetSessionToken") => self.session_token(&form, &caller, access_key),
             Some("AssumeRole") => self.assume_role(&form, &caller, access_key),
             Some(action) => Err(Refusal::new(
@@ -86,6 +88,7 @@ impl Sts {
 
     fn session_token(&self, form: &Form, caller: &Identified, parent: String) -> Result<String, Refusal> {
         refuse_temporary(caller, "GetSessionToken")?;
+        form.only(&["DurationSeconds"])?;
         let session = Session {
             parent,
             rights: caller.principal.rights.into(),
@@ -99,6 +102,7 @@ impl Sts {
 
     fn assume_role(&self, form: &Form, caller: &Identified, parent: String) -> Result<String, Refusal> {
         refuse_temporary(caller, "AssumeRole")?;
+        form.only(&["RoleArn", "RoleSessionName", "DurationSeconds", "Policy"])?;
         let principal = &caller.principal;
         let name = form.get("RoleSessionName").ok_or_else(|| validation("RoleSessionName is missing"))?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "_+=,.@-".contains(c);
@@ -187,6 +191,18 @@ struct Form(Vec<(String, String)>);
 impl Form {
     fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Refuses what would not be heeded: most of it takes rights away, or is a proof of who asks.
+    fn only(&self, known: &[&str]) -> Result<(), Refusal> {
+        let strange = |name: &str| !known.contains(&name) && name != "Action" && name != "Version";
+        match self.0.iter().find(|(name, _)| strange(name)) {
+            Some((name, _)) => {
+                let name: String = name.chars().take(NAME_SHOWN).collect();
+                Err(validation(format!("The parameter {name} is not offered here")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// When a session that begins now ends.

@@ -54,6 +54,26 @@ impl<'xml> Deserialize<'xml> for Versions {
     }
 }
 
+/// What a multi-delete left.
+#[derive(Debug, Default)]
+pub struct Left(pub Vec<s3s::dto::Error>);
+
+impl<'xml> Deserialize<'xml> for Left {
+    fn deserialize(d: &mut Deserializer<'xml>) -> DeResult<Self> {
+        let mut left = Self::default();
+        d.named_element("DeleteResult", |d| {
+            d.for_each_element(|d, name| {
+                match name {
+                    b"Error" => left.0.push(d.content()?),
+                    _ => skip(d)?,
+                }
+                Ok(())
+            })
+        })?;
+        Ok(left)
+    }
+}
+
 /// A multipart upload that was begun.
 #[derive(Debug, Default)]
 pub struct Begun {

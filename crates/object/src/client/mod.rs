@@ -5,6 +5,8 @@ mod sign;
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt};
 use http::{HeaderMap, Method, StatusCode};
@@ -13,7 +15,7 @@ use reqwest::{Body, Response, Url};
 use s3s::dto::TimestampFormat;
 use s3s::xml;
 
-use answer::Begun;
+use answer::{Begun, Left};
 pub use answer::{Listing, Versions};
 pub use sign::{Credentials, Signable, Signer, canonical_query};
 
@@ -26,6 +28,8 @@ const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// How long a server may stay silent.
 const READ_WAIT: Duration = Duration::from_secs(120);
+/// The most objects of one multi-delete.
+pub const DELETE_MAX: usize = 1000;
 /// The most of an answer in XML.
 const XML_MAX: usize = 16 << 20;
 
@@ -242,6 +246,42 @@ impl Client {
         self.ask(ask).await.map(drop)
     }
 
+    /// Deletes up to [`DELETE_MAX`] objects or versions in one request. The first that stays becomes the error.
+    pub async fn delete_many(&self, bucket: &str, what: &[(String, Option<String>)]) -> Result<()> {
+        // What XML cannot say goes alone.
+        let (odd, plain): (Vec<_>, Vec<_>) = what.iter().partition(|(key, _)| key.contains(is_unsayable));
+        for (key, version) in odd {
+            self.delete(bucket, key, version.as_deref()).await?;
+        }
+        if plain.is_empty() {
+            return Ok(());
+        }
+        let objects: String = plain
+            .into_iter()
+            .map(|(key, version)| {
+                let version = version.as_ref().map(|id| format!("<VersionId>{}</VersionId>", xml_text(id)));
+                format!("<Object><Key>{}</Key>{}</Object>", xml_text(key), version.unwrap_or_default())
+            })
+            .collect();
+        let text = format!("<Delete><Quiet>true</Quiet>{objects}</Delete>");
+        let sum = STANDARD.encode(<md5::Md5 as md5::Digest>::digest(text.as_bytes()));
+        let ask = Ask::new(Method::POST, bucket, "").query("delete", "").header("content-md5", sum);
+        let left: Left = self.xml(ask.body(text)).await?;
+        match left.0.first() {
+            None => Ok(()),
+            Some(error) => {
+                let text = |part: &Option<String>| part.clone().unwrap_or_default();
+                let others = match left.0.len() - 1 {
+                    0 => String::new(),
+                    count => format!("; {count} more stayed"),
+                };
+                let (key, code) = (text(&error.key), text(&error.code));
+                let message = format!("{bucket}/{key}: {} ({code}){others}", text(&error.message));
+                Err(Error::new(ErrorKind::Conflict, message))
+            }
+        }
+    }
+
     /// Puts a body whose length is known. Answers the headers of the store.
     pub async fn put<S>(
         &self,
@@ -319,6 +359,14 @@ impl Client {
     pub async fn upload_abort(&self, bucket: &str, key: &str, upload: &str) -> Result<()> {
         self.ask(Ask::new(Method::DELETE, bucket, key).query("uploadId", upload)).await.map(drop)
     }
+}
+
+fn is_unsayable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}')
+}
+
+fn xml_text(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 async fn body(response: Response) -> Result<Vec<u8>> {

@@ -56,8 +56,15 @@ const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
 /// A listener that is bound but not served yet.
 pub struct Server {
     listener: TcpListener,
+    door: Door,
+}
+
+/// What every listener of a store leads to.
+#[derive(Clone)]
+pub struct Door {
     tls: Option<Arc<Tls>>,
     edge: Arc<Edge>,
+    places: Arc<Semaphore>,
 }
 
 struct Edge {
@@ -74,11 +81,7 @@ struct Edge {
 impl Server {
     pub async fn bind(service: Service, log: Log) -> model::Result<Self> {
         let tls = service.config.tls.clone().map(Tls::load).transpose()?;
-        let listen = service.config.listen;
-        let listener = TcpListener::bind(listen).await.map_err(|error| {
-            model::Error::invalid(format!("S3 cannot listen on {listen}: {error}"))
-                .hint("choose another address for S3, or stop what holds this one")
-        })?;
+        let listener = listen(service.config.listen).await?;
         let mut config = S3Config::default();
         config.xml_max_body_size = XML_MAX;
         let mut builder = S3ServiceBuilder::new(service.clone());
@@ -92,7 +95,13 @@ impl Server {
         let gate = Gate::new(service.clone());
         let host_id = format!("{:032x}", rand::random::<u128>()).into();
         let edge = Edge { hosts, websites, s3: builder.build(), gate, service, log, host_id };
-        Ok(Self { listener, tls: tls.map(Arc::new), edge: Arc::new(edge) })
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        Ok(Self { listener, door: Door { tls: tls.map(Arc::new), edge: Arc::new(edge), places } })
+    }
+
+    /// For further listeners.
+    pub fn door(&self) -> Door {
+        self.door.clone()
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -101,16 +110,31 @@ impl Server {
 
     /// Serves until `stop`; then lets running requests end.
     pub async fn run(self, stop: CancellationToken) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let running = TaskTracker::new();
-        if let Some(tls) = &self.tls {
-            running.spawn(tls.clone().follow(stop.clone()));
+        let following = self.door.tls.clone().map(|tls| tokio::spawn(tls.follow(stop.clone())));
+        self.door.serve(self.listener, stop).await;
+        if let Some(following) = following {
+            let _ = following.await;
         }
+    }
+}
+
+/// Takes an address for S3.
+pub async fn listen(address: SocketAddr) -> model::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        model::Error::invalid(format!("S3 cannot listen on {address}: {error}"))
+            .hint("choose another address for S3, or stop what holds this one")
+    })
+}
+
+impl Door {
+    /// Serves who comes to a listener until `stop`; then lets running requests end.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        let running = TaskTracker::new();
         loop {
-            let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
+            let place = self.places.clone().acquire_owned().await.expect("the semaphore is never closed");
             let (stream, from) = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = self.listener.accept() => match accepted {
+                accepted = listener.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         tracing::warn!(%error, "cannot take a connection");
@@ -142,11 +166,12 @@ async fn connection(
     acceptor: Option<TlsAcceptor>,
     stop: CancellationToken,
 ) {
-    let peer = Peer { address, secure: acceptor.is_some() };
+    let mut peer = Peer { address, tls: None };
     let Some(acceptor) = acceptor else { return requests(edge, stream, peer, None, stop).await };
     match tokio::time::timeout(HEADER_WAIT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let tls = tls::agreed(stream.get_ref().1);
+            peer.tls = Some(tls.map_or("", |(version, _)| version.trim_start_matches("TLSv")));
             requests(edge, stream, peer, tls, stop).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),

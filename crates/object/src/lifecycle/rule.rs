@@ -8,7 +8,7 @@ use crate::record::Version;
 use crate::record::version::Head;
 use crate::time::millis;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The rules of a bucket and how long a day is.
 pub struct Rules<'a> {
@@ -50,6 +50,21 @@ impl Rules<'_> {
             (version.head.storage_class.as_deref() != Some(&class) && !version.head.marker)
                 .then_some(Due::Move(class))
         })
+    }
+
+    /// The most older versions that a rule keeps whatever their age.
+    pub fn kept_max(&self) -> usize {
+        let expirations = self
+            .rules
+            .rules
+            .iter()
+            .filter_map(|rule| rule.noncurrent_version_expiration.as_ref()?.newer_noncurrent_versions);
+        let transitions = self.rules.rules.iter().flat_map(|rule| {
+            let steps = rule.noncurrent_version_transitions.iter().flatten();
+            steps.filter_map(|step| step.newer_noncurrent_versions)
+        });
+        let most = expirations.chain(transitions).max().unwrap_or(0);
+        usize::try_from(most).unwrap_or(0)
     }
 
     fn current(&self, rule: &LifecycleRule, head: &Head, alone: bool, now: i64) -> Option<Due> {

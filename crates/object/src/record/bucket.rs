@@ -40,6 +40,8 @@ pub struct Settings {
     #[serde(with = "super::as_xml")]
     pub logging: Option<dto::BucketLoggingStatus>,
     pub notification: Option<dto::NotificationConfiguration>,
+    /// Whether its webhooks were set up from another machine, so that they may not be on the store's own.
+    pub notification_far: bool,
     pub encryption: Option<dto::ServerSideEncryptionConfiguration>,
     pub public_access: Option<dto::PublicAccessBlockConfiguration>,
     /// BucketOwnerEnforced, BucketOwnerPreferred or ObjectWriter.

@@ -55,10 +55,6 @@ impl S3 for Service {
         object::get_object(self, req).await
     }
 
-    async fn get_object_torrent(&self, _req: Req<GetObjectTorrentInput>) -> Answer<GetObjectTorrentOutput> {
-        Err(s3s::s3_error!(NoSuchKey, "No object of this store has a torrent."))
-    }
-
     async fn head_object(&self, req: Req<HeadObjectInput>) -> Answer<HeadObjectOutput> {
         object::head_object(self, req).await
     }

@@ -411,7 +411,7 @@ fn first(given: [(Algorithm, Option<String>); 5]) -> Option<(Algorithm, String)>
 /// The address of the new object.
 fn location(req: &S3Request<CompleteMultipartUploadInput>) -> String {
     let host = req.headers.get(http::header::HOST).and_then(|host| host.to_str().ok());
-    let scheme = if Caller::of(req).is_ok_and(|caller| caller.secure) { "https" } else { "http" };
+    let scheme = if Caller::of(req).is_ok_and(|caller| caller.tls.is_some()) { "https" } else { "http" };
     match host {
         Some(host) => format!("{scheme}://{host}{}", req.uri.path()),
         None => req.uri.path().to_owned(),

@@ -5,9 +5,10 @@ use s3s::{S3ErrorCode, S3Response};
 
 use super::{Answer, Req};
 use crate::fault::{Fault, Result};
+use crate::hook;
 use crate::record::bucket::Settings;
 use crate::record::{Bucket, Versioning};
-use crate::service::{Records, Service, put_bucket};
+use crate::service::{Caller, Records, Service, put_bucket};
 use crate::setting::{
     check_cors, check_encryption, check_lifecycle, check_logging, check_notification, check_website,
 };
@@ -182,9 +183,14 @@ pub async fn put_bucket_notification_configuration(
     service: &Service,
     req: Req<PutBucketNotificationConfigurationInput>,
 ) -> Answer<PutBucketNotificationConfigurationOutput> {
+    let side = hook::side(service.config.listen.ip(), Caller::of(&req)?.address);
     let mut ask = req.input.notification_configuration;
-    check_notification(&mut ask, service.config.listen.ip())?;
-    set(service, req.input.bucket, |settings| settings.notification = Some(ask)).await?;
+    check_notification(&mut ask, side)?;
+    set(service, req.input.bucket, move |settings| {
+        settings.notification = Some(ask);
+        settings.notification_far = !side.is_loopback();
+    })
+    .await?;
     Ok(S3Response::new(PutBucketNotificationConfigurationOutput {}))
 }
 

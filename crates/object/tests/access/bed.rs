@@ -133,6 +133,11 @@ impl Bed {
         self.store.stop().await;
     }
 
+    /// Serves one more address.
+    pub async fn listen_also(&self, ip: &str) -> model::Result<()> {
+        self.store.listen_also(ip.parse().unwrap()).await
+    }
+
     /// Takes a user's key away.
     pub fn remove(&self, name: &str) {
         self.users.0.lock().unwrap().remove(name);
@@ -317,7 +322,7 @@ fn canonical_query(query: &str) -> String {
     pairs.join("&")
 }
 
-fn mac(key: &[u8], text: &str) -> Vec<u8> {
+pub fn mac(key: &[u8], text: &str) -> Vec<u8> {
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).unwrap();
     mac.update(text.as_bytes());
     mac.finalize().into_bytes().to_vec()

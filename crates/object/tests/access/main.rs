@@ -286,3 +286,68 @@ async fn nobody_gets_more_than_they_have() {
     assert!(stranger.body.starts_with("<ErrorResponse"), "{}", stranger.body);
     bed.stop().await;
 }
+
+#[tokio::test]
+async fn what_would_not_be_heeded_is_refused() {
+    let bed = filled().await;
+    let member = user("member");
+    for more in
+        ["PolicyArns.member.1.arn=arn:aws:iam::aws:policy/x", "Tags.member.1.Key=a", "TokenCode=123456"]
+    {
+        let answer = bed.sts(Some(&member), &format!("{}&{more}", role("viewer"))).await;
+        assert_eq!((answer.status, answer.code()), (400, "ValidationError"), "{more}: {}", answer.body);
+    }
+    let answer = bed.sts(Some(&member), "Action=GetSessionToken&SerialNumber=x&TokenCode=1").await;
+    assert_eq!(answer.code(), "ValidationError", "{}", answer.body);
+    let admin = user("admin");
+    let on = |key: &str, value: &str| {
+        policy(&format!(
+            r#""Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::box/*","Condition":{{"StringEquals":{{"{key}":"{value}"}}}}"#
+        ))
+    };
+    for key in ["aws:ResourceTag/team", "aws:TokenIssueTime", "s3:LocationConstraint"] {
+        let answer = bed.call(&admin, "PUT", "/box?policy", &on(key, "x")).await;
+        assert_eq!(answer.code(), "MalformedPolicy", "{key}");
+        assert!(answer.body.contains("not offered"), "{}", answer.body);
+    }
+    // What can be known is.
+    for (region, expected) in [("elsewhere", "AccessDenied"), ("us-east-1", "ok")] {
+        let answer = bed.call(&admin, "PUT", "/box?policy", &on("aws:RequestedRegion", region)).await;
+        assert_eq!(answer.code(), "ok", "{}", answer.body);
+        assert_eq!(bed.call(&user("other"), "GET", "/box/key", "").await.code(), expected, "{region}");
+    }
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_may_ask_for_conditional_writes() {
+    let bed = filled().await;
+    let admin = user("admin");
+    let deny = policy(
+        r#""Effect":"Deny","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::box/*","Condition":{"Null":{"s3:if-none-match":"true"},"Bool":{"s3:ObjectCreationOperation":"true"}}"#,
+    );
+    assert_eq!(bed.call(&admin, "PUT", "/box?policy", &deny).await.code(), "ok");
+    let member = user("member");
+    assert_eq!(bed.call(&member, "PUT", "/box/new", "x").await.code(), "AccessDenied");
+    let fresh = [("if-none-match", "*")];
+    assert_eq!(bed.call_with(&member, "PUT", "/box/new", &fresh, "x").await.code(), "ok");
+    let begun = bed.call(&member, "POST", "/box/parts?uploads=", "").await;
+    assert_eq!(begun.code(), "ok", "an upload that begins makes no object: {}", begun.body);
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn a_store_may_have_two_addresses() {
+    let bed = filled().await;
+    let other = bed.host().replace("127.0.0.1", "127.0.0.2");
+    assert!(reqwest::get(format!("http://{other}/box/key")).await.is_err(), "nobody listens there yet");
+    bed.listen_also("127.0.0.2").await.unwrap();
+    bed.listen_also("127.0.0.1").await.expect("it has that one already");
+    assert!(bed.listen_also("127.0.0.2").await.is_err(), "the address is taken");
+    let answer = reqwest::get(format!("http://{other}/box/key")).await.unwrap();
+    assert_eq!(answer.status().as_u16(), 403);
+    assert_eq!(answer.headers()["server"], "banyan");
+    assert_eq!(bed.call(&user("admin"), "GET", "/box/key", "").await.body, "content");
+    bed.stop().await;
+    assert!(reqwest::get(format!("http://{other}/box/key")).await.is_err(), "it went on after its end");
+}

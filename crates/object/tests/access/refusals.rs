@@ -173,3 +173,33 @@ async fn errors_say_what_they_are_about() {
     assert_eq!(missing.text("BucketName"), Some("nowhere"));
     bed.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_not_offered_changes_nothing() {
+    let bed = filled().await;
+    let admin = user("admin");
+    assert_eq!(bed.call(&admin, "PUT", "/empty", "").await.code(), "ok");
+    for (method, target) in [
+        ("PUT", "/box/key?encryption="),
+        ("PUT", "/box/key?renameObject="),
+        ("PUT", "/box/key?append=&position=7"),
+        ("PUT", "/box/key?somethingNew="),
+        ("GET", "/box/key?torrent="),
+        ("DELETE", "/box/key?encryption="),
+        ("DELETE", "/empty?metadataConfiguration="),
+        ("DELETE", "/empty?metadataTable="),
+        ("DELETE", "/empty?somethingNew="),
+        ("PUT", "/empty?abac="),
+        ("POST", "/empty?metadataTable="),
+        ("GET", "/empty?session="),
+    ] {
+        let answer = bed.call(&admin, method, target, "").await;
+        assert_eq!((answer.status, answer.code()), (501, "NotImplemented"), "{method} {target}: {answer:?}");
+    }
+    told(&bed.call(&admin, "PUT", "/box/key?uploadId=none", "part").await, 400, "InvalidArgument");
+    let route = [("x-amz-request-route", "a"), ("x-amz-request-token", "b")];
+    told(&bed.call_with(&admin, "POST", "/box", &route, "").await, 501, "NotImplemented");
+    assert_eq!(bed.call(&admin, "GET", "/box/key", "").await.body, "content");
+    told(&bed.call(&admin, "HEAD", "/empty", "").await, 200, "ok");
+    bed.stop().await;
+}

@@ -205,7 +205,7 @@ proptest! {
         }
         let usage = version::usage(&view, bucket.id).unwrap();
         prop_assert_eq!((usage.objects, usage.versions, usage.bytes), model.usage());
-        prop_assert_eq!(version::account_usage(&view, &bucket.owner).unwrap(), usage);
+        prop_assert_eq!(version::account_usage(&view, &bucket.owner.id).unwrap(), usage);
         let mut nulls = 0;
         view.scan(of_bucket(Space::Null, bucket.id), |_, _| {
             nulls += 1;

@@ -142,7 +142,14 @@ pub fn request<T>(method: Method, input: T, headers: &[(&'static str, &str)]) ->
     let principal =
         Principal { account, user: "user".into(), rights: Rights::Manage, operator: false, session: None };
     let mut extensions = Extensions::new();
-    extensions.insert(Caller { principal: Some(principal), address: None, secure: false, narrowed: None });
+    let region = "us-east-1".into();
+    extensions.insert(Caller {
+        principal: Some(principal),
+        address: None,
+        tls: None,
+        region,
+        narrowed: None,
+    });
     let headers: HeaderMap =
         headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
     S3Request {

@@ -26,8 +26,9 @@ pub async fn bucket_quota_set(
     ok(bucket::quota_set(&cloud, &caller, &name, body.value).await?)
 }
 
-pub async fn s3_session(State(cloud): State<Shared>, caller: Caller) -> Reply {
-    ok(bucket::session(&cloud, &caller)?)
+pub async fn s3_session(State(cloud): State<Shared>, caller: Caller, pairs: Pairs) -> Reply {
+    pairs.only(&["duration_s"])?;
+    ok(bucket::session(&cloud, &caller, pairs.number("duration_s")?)?)
 }
 
 pub async fn object_store(State(cloud): State<Shared>) -> Reply {

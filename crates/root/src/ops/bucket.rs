@@ -3,27 +3,77 @@
 use std::time::Duration;
 
 use api::{Bucket, BucketQuota, DamagedObject, ObjectStore, Page, S3Session, Scrub, ScrubStart};
-use model::{Bytes, Error, Result, TenantId, Timestamp};
+use model::{Bytes, Error, ErrorKind, Result, TenantId, Timestamp};
 use object::inventory::{self, Condition, Holder, Item, OUTBOX_MAX};
 
 use super::page::{Query, cut, glob};
 use crate::cloud::{Caller, Cloud, Objects};
 use crate::directory;
 use crate::history::{self, Line};
-use crate::state::Snapshot;
+use crate::state::{Row, Snapshot};
+use crate::tables::{ObjectStoreRecord, encode, kind};
 use store::Txn;
 
 pub const FILTERS: &[&str] = &["name"];
-/// How long the credentials of a session are good.
+/// How long the credentials of a session are good unless asked otherwise, at least and at most: as long as a link, and as
+/// far as clocks may be apart.
 const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
+const SESSION_MIN: Duration = Duration::from_secs(1);
+const SESSION_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60 + 15 * 60);
 /// Damaged versions that are shown.
 const DAMAGE_MAX: usize = 1000;
 
+/// The id of the one record that says which server runs the store.
+const STORE: &str = "store";
+/// How often the record is written when others write it too.
+const STORE_TRIES: usize = 5;
+
 fn objects(cloud: &Cloud) -> Result<&Objects> {
     cloud.objects.get().ok_or_else(|| {
-        Error::unavailable("this server runs no object store")
-            .hint("ask the root server that has one, or add [object] to its file")
+        let hint = match elsewhere(&cloud.state.snapshot()) {
+            Some(there) => format!("the root server at {} has it ({})", there.endpoint, there.place),
+            None => "add [object] to the file of a root server".to_owned(),
+        };
+        Error::unavailable("this server runs no object store").hint(hint)
     })
+}
+
+/// The server that runs the store, if one ever did.
+fn elsewhere(snapshot: &Snapshot) -> Option<&Row<ObjectStoreRecord>> {
+    snapshot.object_stores.get(STORE)
+}
+
+/// Keeps on record that this server runs the store, or that it does not any more.
+pub async fn store_register(cloud: &Cloud, me: ObjectStoreRecord, runs: bool) -> Result<()> {
+    for tries in 1..=STORE_TRIES {
+        let snapshot = cloud.state.snapshot();
+        let txn = match (elsewhere(&snapshot), runs) {
+            (Some(kept), true) if *kept.value == me => return Ok(()),
+            (Some(kept), true) => Txn::new().update(kind::OBJECT_STORE, STORE, kept.version, encode(&me)),
+            (None, true) => Txn::new().insert(kind::OBJECT_STORE, STORE, None, None, encode(&me)),
+            (Some(kept), false) if kept.place == me.place => {
+                Txn::new().delete(kind::OBJECT_STORE, STORE, Some(kept.version))
+            }
+            (_, false) => return Ok(()),
+        };
+        match cloud.state.commit(txn).await {
+            Err(error) if error.kind == ErrorKind::Conflict && tries < STORE_TRIES => {}
+            done => return done.map(drop),
+        }
+    }
+    Ok(())
+}
+
+/// How many buckets a tenant has; an error where only another server knows.
+pub fn owned(cloud: &Cloud, snapshot: &Snapshot, tenant: &TenantId, limit: usize) -> Result<usize> {
+    match (cloud.objects.get(), elsewhere(snapshot)) {
+        (Some(objects), _) => inventory::owned(&objects.service, tenant.as_str(), limit),
+        (None, None) => Ok(0),
+        (None, Some(there)) => Err(Error::unavailable(
+            "whether the tenant still has buckets is known only to the root server that runs the object store",
+        )
+        .hint(format!("ask that one: {} ({})", there.endpoint, there.place))),
+    }
 }
 
 fn view(snapshot: &Snapshot, item: &Item) -> Option<Bucket> {
@@ -92,17 +142,27 @@ pub async fn quota_set(cloud: &Cloud, caller: &Caller, name: &str, body: BucketQ
 
 /// Credentials with which the caller may speak S3 for a while, with the rights it has here. An operator who acts in
 /// another tenant acts there under its own name.
-pub fn session(cloud: &Cloud, caller: &Caller) -> Result<S3Session> {
+pub fn session(cloud: &Cloud, caller: &Caller, seconds: Option<u64>) -> Result<S3Session> {
     let objects = objects(cloud)?;
+    let lasts = seconds.map_or(SESSION, Duration::from_secs);
+    if !(SESSION_MIN..=SESSION_MAX).contains(&lasts) {
+        return Err(Error::invalid(format!(
+            "credentials are good for {} to {} seconds",
+            SESSION_MIN.as_secs(),
+            SESSION_MAX.as_secs()
+        ))
+        .at("duration_s"));
+    }
     let principal = &caller.principal;
     let elsewhere =
         (caller.tenant != principal.tenant).then(|| (caller.tenant.as_str(), principal.user_name.as_str()));
     let holder =
         Holder { user: principal.user.as_str(), rights: directory::rights(principal.role), elsewhere };
-    let expires = cloud.now().0 / 1000 + SESSION.as_millis() as i64;
+    let expires = cloud.now().0 / 1000 + lasts.as_millis() as i64;
     let issued = inventory::credentials(&objects.service, &holder, expires / 1000);
     Ok(S3Session {
         endpoint: objects.endpoint.clone(),
+        endpoint_inside: objects.inside.get().cloned(),
         region: objects.service.config.region.clone(),
         access_key_id: issued.id,
         secret_access_key: issued.secret.to_string(),

@@ -61,6 +61,7 @@ fn usage(spec: &InstanceSpec, count: u64) -> Usage {
         instances: count,
         cpu: Cpu(spec.cpu.0.saturating_mul(count)),
         memory: Bytes(spec.memory.0.saturating_mul(count)),
+        ..Usage::default()
     }
 }
 
@@ -69,6 +70,7 @@ fn less(a: Usage, b: Usage) -> Usage {
         instances: a.instances.saturating_sub(b.instances),
         cpu: Cpu(a.cpu.0.saturating_sub(b.cpu.0)),
         memory: Bytes(a.memory.0.saturating_sub(b.memory.0)),
+        ..Usage::default()
     }
 }
 

@@ -55,6 +55,7 @@ pub(super) fn plus(a: Usage, b: Usage) -> Usage {
         instances: a.instances.saturating_add(b.instances),
         cpu: Cpu(a.cpu.0.saturating_add(b.cpu.0)),
         memory: Bytes(a.memory.0.saturating_add(b.memory.0)),
+        ..Usage::default()
     }
 }
 
@@ -119,7 +120,7 @@ pub(crate) async fn reserve_some(
     ids: &[InstanceId],
     spec: &InstanceSpec,
 ) -> Result<(Reservation, Arc<Snapshot>, Option<Error>)> {
-    let more = Usage { instances: 1, cpu: spec.cpu, memory: spec.memory };
+    let more = Usage { instances: 1, cpu: spec.cpu, memory: spec.memory, ..Usage::default() };
     reserve_each(cloud, tenant, ids, more).await
 }
 
@@ -200,11 +201,22 @@ pub(super) fn quota_of(snapshot: &Snapshot, tenant: &TenantId) -> Result<Quota> 
     snapshot.tenants.get(tenant).map(|row| row.quota).ok_or_else(|| Error::not_found("such tenant"))
 }
 
+/// What a tenant has, what is in its buckets included where this server knows it.
+pub fn usage(cloud: &Cloud, snapshot: &Snapshot, tenant: &TenantId) -> Result<Usage> {
+    let mut usage = snapshot.tenant_usage(tenant);
+    if let Some(objects) = cloud.objects.get() {
+        let held = object::inventory::account_usage(&objects.service, tenant.as_str())?;
+        usage.objects = Some(held.objects);
+        usage.object_bytes = Some(Bytes(held.bytes + held.upload_bytes));
+    }
+    Ok(usage)
+}
+
 pub fn report(cloud: &Cloud, caller: &Caller) -> Result<QuotaReport> {
     let snapshot = cloud.state.snapshot();
     Ok(QuotaReport {
         tenant: caller.tenant_name.clone(),
         quota: quota_of(&snapshot, &caller.tenant)?,
-        usage: snapshot.tenant_usage(&caller.tenant),
+        usage: usage(cloud, &snapshot, &caller.tenant)?,
     })
 }

@@ -4,9 +4,9 @@ use api::{Page, Tenant, TenantCreate};
 use model::{Error, Quota, Result, TenantId, shown};
 use store::Txn;
 
-use super::catalogue;
 use super::once::{Once, once};
 use super::page::{Query, glob};
+use super::{bucket, catalogue};
 use super::{resource, version_check, view};
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
@@ -14,6 +14,8 @@ use crate::state::{Row, Snapshot, Versioned};
 use crate::tables::{TenantRecord, encode, kind};
 
 pub const FILTERS: &[&str] = &["name"];
+/// Buckets of a tenant that are counted when it is to be deleted.
+const BUCKETS_SHOWN: usize = 1000;
 
 /// `*` stands for all tenants in queries and is no name anyway; these are kept for us.
 const RESERVED: &[&str] = &["root", "system"];
@@ -36,7 +38,7 @@ pub async fn create(
         };
         let encoded = encode(&record);
         let row = Versioned { version: 0, value: record.into() };
-        let mut answer = view::tenant(&cloud.state.snapshot(), &row);
+        let mut answer = view::tenant(cloud, &cloud.state.snapshot(), &row)?;
         let mut txn = Txn::new().insert(kind::TENANT, &row.id, None, Some(row.name.as_str()), encoded);
         if let Some(key) = key {
             txn = key.record(txn, cloud, caller, &answer);
@@ -66,7 +68,7 @@ fn find<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Row<TenantRecord>>
 
 pub fn get(cloud: &Cloud, name: &str) -> Result<Tenant> {
     let snapshot = cloud.state.snapshot();
-    Ok(view::tenant(&snapshot, find(&snapshot, name)?))
+    view::tenant(cloud, &snapshot, find(&snapshot, name)?)
 }
 
 pub fn list(cloud: &Cloud, query: &Query) -> Result<Page<Tenant>> {
@@ -77,8 +79,8 @@ pub fn list(cloud: &Cloud, query: &Query) -> Result<Page<Tenant>> {
     let mut items: Vec<Tenant> = found
         .take(query.limit + 1)
         .filter_map(|(_, id)| snapshot.tenants.get(id))
-        .map(|row| view::tenant(&snapshot, row))
-        .collect();
+        .map(|row| view::tenant(cloud, &snapshot, row))
+        .collect::<Result<_>>()?;
     let next = super::page::cut(&mut items, query.limit, |tenant| tenant.name.to_string());
     Ok(Page { items, next, seq: snapshot.seq })
 }
@@ -98,7 +100,7 @@ pub async fn quota_set(
     let message = serde_json::to_string(&quota).unwrap_or_default();
     let txn = journal(txn, cloud, caller, &new, "quota", message);
     let version = cloud.state.commit(txn).await?.versions[0];
-    Ok(view::tenant(&snapshot, &Versioned { version, value: new.into() }))
+    view::tenant(cloud, &snapshot, &Versioned { version, value: new.into() })
 }
 
 /// Only an empty tenant goes, and never the caller's own.
@@ -119,10 +121,7 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64
         return Err(Error::conflict(format!("the tenant '{name}' still has clusters ({clusters})"))
             .hint("delete those first"));
     }
-    let buckets = match cloud.objects.get() {
-        Some(objects) => object::inventory::owned(&objects.service, row.id.as_str(), 1000)?,
-        None => 0,
-    };
+    let buckets = bucket::owned(cloud, &snapshot, &row.id, BUCKETS_SHOWN)?;
     if buckets > 0 {
         return Err(Error::conflict(format!("the tenant '{name}' still has buckets ({buckets})"))
             .hint("delete those first"));

@@ -1,7 +1,8 @@
 //! Records as users see them.
 
-use model::{Name, Phase, WorkloadPhase};
+use model::{Name, Phase, Result, WorkloadPhase};
 
+use super::quota;
 use super::zone::Held;
 use crate::cloud::Cloud;
 use crate::state::{Entry, Row, Snapshot};
@@ -133,15 +134,15 @@ pub fn image(snapshot: &Snapshot, record: &Row<ImageRecord>) -> api::Image {
     }
 }
 
-pub fn tenant(snapshot: &Snapshot, record: &Row<TenantRecord>) -> api::Tenant {
-    api::Tenant {
+pub fn tenant(cloud: &Cloud, snapshot: &Snapshot, record: &Row<TenantRecord>) -> Result<api::Tenant> {
+    Ok(api::Tenant {
         id: record.id.clone(),
         name: record.name.clone(),
         version: record.version,
         quota: record.quota,
-        usage: snapshot.tenant_usage(&record.id),
+        usage: quota::usage(cloud, snapshot, &record.id)?,
         created_at: record.created_at,
-    }
+    })
 }
 
 pub fn user(snapshot: &Snapshot, record: &Row<UserRecord>) -> api::User {

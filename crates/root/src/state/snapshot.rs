@@ -17,9 +17,9 @@ use model::{
 use crate::cluster::record::{CallRecord, ClusterRecord, JobRecord, NodeRecord};
 use crate::resource::ResourceRecord;
 use crate::tables::{
-    AppRecord, DefinitionRecord, DutyRecord, ImageRecord, InstanceRecord, KeyRecord, ProvisionerRecord,
-    RemovedRecord, ServerRecord, SessionRecord, StatusRecord, TenantRecord, TokenRecord, UserRecord,
-    WorkloadRecord, WorkloadState, ZoneRecord,
+    AppRecord, DefinitionRecord, DutyRecord, ImageRecord, InstanceRecord, KeyRecord, ObjectStoreRecord,
+    ProvisionerRecord, RemovedRecord, ServerRecord, SessionRecord, StatusRecord, TenantRecord, TokenRecord,
+    UserRecord, WorkloadRecord, WorkloadState, ZoneRecord,
 };
 
 /// A record with the version the store gave it.
@@ -72,7 +72,8 @@ impl Entry {
 
     /// What it counts for when it is not at rest.
     pub fn usage_awake(&self) -> Usage {
-        Usage { instances: 1, cpu: self.instance.spec.cpu, memory: self.instance.spec.memory }
+        let spec = &self.instance.spec;
+        Usage { instances: 1, cpu: spec.cpu, memory: spec.memory, ..Usage::default() }
     }
 }
 
@@ -145,6 +146,8 @@ pub struct Snapshot {
     pub resources_seq: i64,
     pub servers: OrdMap<String, Row<ServerRecord>>,
     pub duties: OrdMap<String, Row<DutyRecord>>,
+    /// At most one.
+    pub object_stores: OrdMap<String, Row<ObjectStoreRecord>>,
 }
 
 impl Snapshot {

@@ -127,3 +127,33 @@ async fn a_scrub_finds_damage_and_everyone_hears_of_it() {
         "nobody has the damaged bytes any more"
     );
 }
+
+#[tokio::test]
+async fn a_session_lives_as_long_as_a_link() {
+    let world = World::new().await;
+    let week = 7 * 24 * 60 * 60;
+    let session = world.admin.s3_session_for(week).await.unwrap();
+    let left = session.expires_at.0 / 1_000_000 - world.cloud.now().0 / 1_000_000;
+    assert!((left - week as i64).abs() < 60, "{left} s are left");
+    for bad in [0, 8 * 24 * 60 * 60] {
+        let error = world.admin.s3_session_for(bad).await.err().unwrap();
+        assert_eq!((error.kind, error.field.as_deref()), (ErrorKind::Invalid, Some("duration_s")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_sees_what_its_buckets_hold() {
+    let world = World::new().await;
+    let member = world.user("mine", Role::Member).await;
+    let store = s3(&member).await;
+    assert_eq!(member.quota().await.unwrap().usage.objects, Some(0));
+    store.bucket_create("first", false).await.unwrap();
+    store.bucket_create("second", false).await.unwrap();
+    put(&store, "first", "a", 1000).await;
+    put(&store, "second", "b", 200_000).await;
+    let usage = member.quota().await.unwrap().usage;
+    assert_eq!((usage.objects, usage.object_bytes), (Some(2), Some(model::Bytes(201_000))));
+    assert_eq!(world.admin.tenant_get("mine").await.unwrap().usage, usage);
+    let neighbour = world.user("theirs", Role::Member).await;
+    assert_eq!(neighbour.quota().await.unwrap().usage.object_bytes, Some(model::Bytes(0)));
+}

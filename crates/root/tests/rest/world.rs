@@ -63,7 +63,7 @@ impl World {
         let objects = object::Store::start(objects, directory).await.unwrap();
         let endpoint = format!("http://{}", objects.address());
         let service = objects.service().clone();
-        let _ = cloud.objects.set(root::cloud::Objects { service, endpoint });
+        let _ = cloud.objects.set(root::cloud::Objects { service, endpoint, inside: Default::default() });
         let running = serve(cloud.clone()).await.unwrap();
         let admin =
             api::Client::new(&format!("http://{}", running.addr), Some(credentials.token.clone())).unwrap();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use object::client::DELETE_MAX;
 
 use super::parse;
 use crate::failure::{Failure, Result};
@@ -111,6 +112,9 @@ enum Verb {
         /// For sending the object instead of fetching it.
         #[arg(long)]
         put: bool,
+        /// For an instance on the store's own machine, with the address under which it reaches the store.
+        #[arg(long)]
+        inside: bool,
     },
 }
 
@@ -128,13 +132,14 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         Verb::Sync { from, to, delete, dry_run } => {
             sync_run(session, &from, &to, &sync::Terms { delete, dry_run }).await
         }
-        Verb::Presign { what, expires, put } => {
+        Verb::Presign { what, expires, put, inside } => {
             let what = what.object()?;
             if expires.is_zero() || expires > PRESIGN_MAX {
                 return Err(Failure::new("a link is good for 1 second to 7 days"));
             }
             let method = if put { "PUT" } else { "GET" };
-            let link = s3(session).await?.presign(method, &what.bucket, &what.key, expires.as_secs())?;
+            let s3 = remote::s3_for_link(session, expires, inside).await?;
+            let link = s3.presign(method, &what.bucket, &what.key, expires.as_secs())?;
             output::data(&format!("{link}\n"))
         }
     }
@@ -154,8 +159,7 @@ async fn put(session: &Session, files: &[PathBuf], to: Place, content_type: Opti
             let name = name.ok_or_else(|| Failure::new("standard input has no name; give the whole key"))?;
             place.key.push_str(name);
         }
-        let kind = content_type.clone().or_else(|| guess(&place.key).map(str::to_owned));
-        let headers = kind.map(|kind| ("content-type".to_owned(), kind)).into_iter().collect();
+        let headers = headers_of(&place.key, content_type.clone());
         let bytes = match file == Path::new("-") {
             true => transfer::put_stdin(&s3, &place, headers).await?,
             false => transfer::put_file(&s3, file, &place, headers).await?,
@@ -163,6 +167,12 @@ async fn put(session: &Session, files: &[PathBuf], to: Place, content_type: Opti
         note(format!("{place}: {} sent", size(bytes)));
     }
     Ok(())
+}
+
+/// The headers of an object that is put under this name.
+fn headers_of(key: &str, content_type: Option<String>) -> Vec<(String, String)> {
+    let kind = content_type.or_else(|| guess(key).map(str::to_owned));
+    kind.map(|kind| ("content-type".to_owned(), kind)).into_iter().collect()
 }
 
 /// What browsers need to know, by the end of the name.
@@ -256,17 +266,23 @@ async fn rm(
     if keys.is_empty() {
         note(format!("{place}: nothing to delete"));
     }
-    for key in keys {
-        let bucket = &place.bucket;
-        if dry_run {
-            note(format!("{bucket}/{key}: would be deleted (nothing was changed)"));
-            continue;
-        }
-        if !recursive && version.is_none() && s3.head(bucket, &key).await?.is_none() {
+    let bucket = &place.bucket;
+    if dry_run {
+        keys.iter().for_each(|key| note(format!("{bucket}/{key}: would be deleted (nothing was changed)")));
+        return Ok(());
+    }
+    if let ([key], false) = (&keys[..], recursive) {
+        if version.is_none() && s3.head(bucket, key).await?.is_none() {
             return Err(Failure::new(format!("there is no object '{bucket}/{key}'")));
         }
-        s3.delete(bucket, &key, version).await?;
+        s3.delete(bucket, key, version).await?;
         note(format!("{bucket}/{key}: deleted"));
+        return Ok(());
+    }
+    let keys: Vec<(String, Option<String>)> = keys.into_iter().map(|key| (key, None)).collect();
+    for part in keys.chunks(DELETE_MAX) {
+        s3.delete_many(bucket, part).await?;
+        part.iter().for_each(|(key, _)| note(format!("{bucket}/{key}: deleted")));
     }
     Ok(())
 }

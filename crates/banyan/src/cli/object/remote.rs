@@ -1,21 +1,46 @@
 //! The store as the command line speaks to it.
 
 use std::fmt;
+use std::time::Duration;
 
-use object::client::{Client, Credentials};
+use api::S3Session;
+use object::client::{Client, Credentials, DELETE_MAX};
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
 
+/// Seconds for which the credentials of a link outlive it, should the clocks be apart.
+const LINK_SPARE: u64 = 15 * 60;
+
 /// A client with credentials of its own that the cloud gives to whoever is logged in.
 pub async fn s3(session: &Session) -> Result<Client> {
     let given = session.client.s3_session().await?;
+    let endpoint = given.endpoint.clone();
+    client(given, &endpoint)
+}
+
+/// One whose credentials live as long as a link that is signed with them.
+pub async fn s3_for_link(session: &Session, lasts: Duration, inside: bool) -> Result<Client> {
+    let given = session.client.s3_session_for(lasts.as_secs() + LINK_SPARE).await?;
+    let endpoint = if inside { endpoint_inside(&given)? } else { given.endpoint.clone() };
+    client(given, &endpoint)
+}
+
+/// Where instances on the store's own machine reach it.
+pub fn endpoint_inside(given: &S3Session) -> Result<String> {
+    given.endpoint_inside.clone().ok_or_else(|| {
+        Failure::new("the store listens on no address of a bridge of instances")
+            .hint("instances reach it where others do: 'banyan bucket endpoint'")
+    })
+}
+
+fn client(given: S3Session, endpoint: &str) -> Result<Client> {
     let credentials = Credentials {
         access_key_id: given.access_key_id,
         secret_access_key: given.secret_access_key.into(),
         session_token: Some(given.session_token),
     };
-    Ok(Client::new(&given.endpoint, &given.region, credentials)?)
+    Ok(Client::new(endpoint, &given.region, credentials)?)
 }
 
 /// `BUCKET/KEY`, with or without `s3://` before it.
@@ -107,9 +132,11 @@ pub async fn empty(s3: &Client, bucket: &str, mut said: impl FnMut(u64)) -> Resu
         if found.is_empty() {
             return Ok(count);
         }
-        for (key, version) in found {
-            s3.delete(bucket, key.as_deref().unwrap_or_default(), version.as_deref()).await?;
-            count += 1;
+        let found: Vec<(String, Option<String>)> =
+            found.into_iter().map(|(key, version)| (key.unwrap_or_default(), version)).collect();
+        for part in found.chunks(DELETE_MAX) {
+            s3.delete_many(bucket, part).await?;
+            count += part.len() as u64;
             said(count);
         }
     }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
-use object::client::Client;
+use futures::{StreamExt, stream};
+use object::client::{Client, DELETE_MAX};
 
 use super::remote::{Found, Place, walk};
 use super::transfer;
@@ -13,6 +16,9 @@ use crate::output::note;
 
 /// Files looked at; a larger tree is synced in pieces.
 const FILES_MAX: usize = 1_000_000;
+
+/// Files on their way at once.
+const TRANSFERS: usize = 8;
 
 /// Size and time of a file or an object.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +45,7 @@ pub async fn up(s3: &Client, from: &Path, to: &Place, terms: &Terms) -> Result<O
     let here = files(from)?;
     let there = objects(s3, to).await?;
     let mut outcome = Outcome::default();
+    let mut jobs = Vec::new();
     for (name, facts) in &here {
         let place = Place { bucket: to.bucket.clone(), key: format!("{}{name}", folder(&to.key)) };
         if there.get(name).is_some_and(|old| old.size == facts.size && old.modified >= facts.modified) {
@@ -46,27 +53,64 @@ pub async fn up(s3: &Client, from: &Path, to: &Place, terms: &Terms) -> Result<O
             continue;
         }
         note(format!("{}put {name} to {place}", would(terms)));
-        if !terms.dry_run {
-            transfer::put_file(s3, &from.join(name), &place, Vec::new()).await?;
-        }
+        jobs.push((from.join(name), place));
         outcome.copied += 1;
         outcome.bytes += facts.size;
     }
-    for name in there.keys().filter(|name| terms.delete && !here.contains_key(*name)) {
-        let key = format!("{}{name}", folder(&to.key));
-        note(format!("{}delete {}/{key}", would(terms), to.bucket));
-        if !terms.dry_run {
-            s3.delete(&to.bucket, &key, None).await?;
+    let gone: Vec<(String, Option<String>)> = there
+        .keys()
+        .filter(|name| terms.delete && !here.contains_key(*name))
+        .map(|name| (format!("{}{name}", folder(&to.key)), None))
+        .collect();
+    gone.iter().for_each(|(key, _)| note(format!("{}delete {}/{key}", would(terms), to.bucket)));
+    outcome.deleted = gone.len() as u64;
+    if terms.dry_run {
+        return Ok(outcome);
+    }
+    let sent = Arc::new(AtomicU64::new(0));
+    let work = all(jobs, |(path, place)| {
+        let sent = &sent;
+        async move {
+            let headers = super::headers_of(&place.key, None);
+            transfer::put_counted(s3, &path, &place, headers, sent).await.map(drop)
         }
-        outcome.deleted += 1;
+    });
+    transfer::shown(&to.to_string(), Some(outcome.bytes), &sent, work).await?;
+    for part in gone.chunks(DELETE_MAX) {
+        s3.delete_many(&to.bucket, part).await?;
     }
     Ok(outcome)
+}
+
+/// Runs transfers, several at once. After a failure those that run are let end, and no other begins.
+async fn all<T, F>(jobs: Vec<T>, run: impl Fn(T) -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    let failed = AtomicBool::new(false);
+    let ended: Vec<Result<()>> = stream::iter(jobs)
+        .map(|job| {
+            let (run, failed) = (&run, &failed);
+            async move {
+                if failed.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let done = run(job).await;
+                failed.fetch_or(done.is_err(), Ordering::Relaxed);
+                done
+            }
+        })
+        .buffer_unordered(TRANSFERS)
+        .collect()
+        .await;
+    ended.into_iter().collect()
 }
 
 pub async fn down(s3: &Client, from: &Place, to: &Path, terms: &Terms) -> Result<Outcome> {
     let there = objects(s3, from).await?;
     let here = if to.exists() { files(to)? } else { BTreeMap::new() };
     let mut outcome = Outcome::default();
+    let mut jobs = Vec::new();
     for (name, facts) in &there {
         let path = inside(to, name)?;
         if here.get(name).is_some_and(|old| old.size == facts.size && old.modified >= facts.modified) {
@@ -74,12 +118,18 @@ pub async fn down(s3: &Client, from: &Place, to: &Path, terms: &Terms) -> Result
             continue;
         }
         note(format!("{}get {name}", would(terms)));
-        if !terms.dry_run {
-            let place = Place { bucket: from.bucket.clone(), key: format!("{}{name}", folder(&from.key)) };
-            transfer::get_file(s3, &place, None, &path).await?;
-        }
+        let place = Place { bucket: from.bucket.clone(), key: format!("{}{name}", folder(&from.key)) };
+        jobs.push((path, place));
         outcome.copied += 1;
         outcome.bytes += facts.size;
+    }
+    if !terms.dry_run {
+        let done = AtomicU64::new(0);
+        let work = all(jobs, |(path, place)| {
+            let done = &done;
+            async move { transfer::get_counted(s3, &place, None, &path, done).await.map(drop) }
+        });
+        transfer::shown(&from.to_string(), Some(outcome.bytes), &done, work).await?;
     }
     for name in here.keys().filter(|name| terms.delete && !there.contains_key(*name)) {
         note(format!("{}delete {}", would(terms), to.join(name).display()));

@@ -42,19 +42,28 @@ pub async fn put_file(s3: &Client, from: &Path, to: &Place, headers: Vec<(String
     }
     let length = meta.len();
     let sent = Arc::new(AtomicU64::new(0));
-    let work = async {
-        if length <= WHOLE_MAX {
-            whole(s3, from, to, length, headers, &sent).await
-        } else {
-            parts(s3, from, to, length, headers, &sent).await
-        }
-    };
-    shown(&to.to_string(), Some(length), &sent, work).await?;
+    shown(&to.to_string(), Some(length), &sent, put_counted(s3, from, to, headers, &sent)).await
+}
+
+/// Sends a file that knows its length, counting what was sent.
+pub async fn put_counted(
+    s3: &Client,
+    from: &Path,
+    to: &Place,
+    headers: Vec<(String, String)>,
+    sent: &Arc<AtomicU64>,
+) -> Result<u64> {
+    let length = tokio::fs::metadata(from).await.map_err(|error| at(from, error))?.len();
+    if length <= WHOLE_MAX {
+        whole(s3, from, to, length, headers, sent).await?;
+    } else {
+        parts(s3, from, to, length, headers, sent).await?;
+    }
     Ok(length)
 }
 
 /// Runs `work` and shows meanwhile how far it is.
-async fn shown<T>(
+pub async fn shown<T>(
     what: &str,
     total: Option<u64>,
     done: &AtomicU64,
@@ -193,11 +202,23 @@ async fn put_stream(
 
 /// Fetches into a file that appears only when it is whole.
 pub async fn get_file(s3: &Client, from: &Place, version: Option<&str>, to: &Path) -> Result<u64> {
+    let done = AtomicU64::new(0);
+    shown(&from.to_string(), None, &done, get_counted(s3, from, version, to, &done)).await
+}
+
+/// The same, counting what was fetched.
+pub async fn get_counted(
+    s3: &Client,
+    from: &Place,
+    version: Option<&str>,
+    to: &Path,
+    done: &AtomicU64,
+) -> Result<u64> {
     if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         tokio::fs::create_dir_all(folder).await.map_err(|error| at(folder, error))?;
     }
     let draft = draft(to);
-    let fetched = fetch(s3, from, version, &draft).await;
+    let fetched = fetch(s3, from, version, &draft, done).await;
     match fetched {
         Ok(length) => {
             tokio::fs::rename(&draft, to).await.map_err(|error| at(to, error))?;
@@ -216,44 +237,46 @@ fn draft(to: &Path) -> PathBuf {
     to.with_file_name(name)
 }
 
-async fn fetch(s3: &Client, from: &Place, version: Option<&str>, draft: &Path) -> Result<u64> {
+async fn fetch(
+    s3: &Client,
+    from: &Place,
+    version: Option<&str>,
+    draft: &Path,
+    done: &AtomicU64,
+) -> Result<u64> {
     let mut file = tokio::fs::File::create(draft).await.map_err(|error| at(draft, error))?;
-    let done = AtomicU64::new(0);
     let response = s3.get(&from.bucket, &from.key, 0, version).await?;
     let total = response.content_length();
-    let work = async {
-        let mut response = Some(response);
-        let mut tries = 0;
-        loop {
-            let have = done.load(Ordering::Relaxed);
-            let next = match response.take() {
-                Some(first) => first,
-                None => s3.get(&from.bucket, &from.key, have, version).await?,
-            };
-            let mut stream = next.bytes_stream();
-            let broke = loop {
-                match stream.next().await {
-                    Some(Ok(chunk)) => {
-                        file.write_all(&chunk).await.map_err(|error| at(draft, error))?;
-                        done.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-                    }
-                    Some(Err(error)) => break Some(error),
-                    None => break None,
+    let mut response = Some(response);
+    let mut tries = 0;
+    let mut have = 0;
+    loop {
+        let next = match response.take() {
+            Some(first) => first,
+            None => s3.get(&from.bucket, &from.key, have, version).await?,
+        };
+        let mut stream = next.bytes_stream();
+        let broke = loop {
+            match stream.next().await {
+                Some(Ok(chunk)) => {
+                    file.write_all(&chunk).await.map_err(|error| at(draft, error))?;
+                    have += chunk.len() as u64;
+                    done.fetch_add(chunk.len() as u64, Ordering::Relaxed);
                 }
-            };
-            let have = done.load(Ordering::Relaxed);
-            if total.is_none_or(|total| have >= total) && broke.is_none() {
-                file.flush().await.map_err(|error| at(draft, error))?;
-                return Ok(have);
+                Some(Err(error)) => break Some(error),
+                None => break None,
             }
-            tries += 1;
-            if tries == TRIES {
-                return Err(Failure::new(format!("{from}: the transfer broke off after {have} bytes")));
-            }
-            tokio::time::sleep(Duration::from_secs(u64::from(tries))).await;
+        };
+        if total.is_none_or(|total| have >= total) && broke.is_none() {
+            file.flush().await.map_err(|error| at(draft, error))?;
+            return Ok(have);
         }
-    };
-    shown(&from.to_string(), total, &done, work).await
+        tries += 1;
+        if tries == TRIES {
+            return Err(Failure::new(format!("{from}: the transfer broke off after {have} bytes")));
+        }
+        tokio::time::sleep(Duration::from_secs(u64::from(tries))).await;
+    }
 }
 
 /// Writes an object to standard output.

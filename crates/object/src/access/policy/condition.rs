@@ -104,6 +104,10 @@ const KEYS: &[&str] = &[
     "s3:x-amz-website-redirect-location",
 ];
 
+/// Keys that requests would have a value for in S3 and have none here. A statement that hangs on one would not do what
+/// it says, so new policies may not have them.
+const UNSET: &[&str] = &["aws:resourcetag/", "aws:tokenissuetime", "s3:locationconstraint"];
+
 /// Keys that say who asks or from where. Fixed values for one of them make a statement not public.
 const WHO: &[&str] = &[
     "aws:principalaccount",
@@ -191,6 +195,14 @@ impl Condition {
             return Err(format!("Invalid value for {operator} of {key}: {value}"));
         }
         Ok(Self { test, negated, if_exists, set, key: lower, values })
+    }
+
+    /// Whether no request here has a value for its key although those of S3 do.
+    pub fn is_deaf(&self) -> bool {
+        UNSET.iter().any(|unset| match unset.strip_suffix('/') {
+            Some(_) => self.key.starts_with(unset),
+            None => self.key == *unset,
+        })
     }
 
     pub fn holds(&self, context: &Context) -> bool {

@@ -111,7 +111,7 @@ fn statement(value: &Value, purpose: For<'_>) -> Result<Statement> {
         principals: principals(fields, allow, purpose)?,
         actions: actions(fields)?,
         resources: resources(fields, purpose)?,
-        conditions: conditions(fields.get("Condition"))?,
+        conditions: conditions(fields.get("Condition"), purpose)?,
     })
 }
 
@@ -188,7 +188,7 @@ fn resources(fields: &Map<String, Value>, purpose: For<'_>) -> Result<Names> {
     Ok(names)
 }
 
-fn conditions(value: Option<&Value>) -> Result<Vec<Condition>> {
+fn conditions(value: Option<&Value>, purpose: For<'_>) -> Result<Vec<Condition>> {
     let mut conditions = Vec::new();
     let operators = match value {
         None => return Ok(conditions),
@@ -201,7 +201,11 @@ fn conditions(value: Option<&Value>) -> Result<Vec<Condition>> {
         };
         for (key, values) in keys {
             let values = strings(values, key)?;
-            conditions.push(Condition::new(operator, key, values).map_err(malformed)?);
+            let condition = Condition::new(operator, key, values).map_err(malformed)?;
+            if condition.is_deaf() && !matches!(purpose, For::Kept) {
+                return Err(malformed(format!("The condition key {key} is not offered by this store")));
+            }
+            conditions.push(condition);
         }
     }
     Ok(conditions)
