@@ -87,8 +87,19 @@ pub struct Assignment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub workload: WorkloadId,
-    /// So many instances of it may be unavailable at once when they are moved on purpose.
-    pub max_unavailable: u32,
+    /// It may leave its node now for another. Root says so, which alone sees all instances of a workload.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_move: bool,
+}
+
+/// An instance that is to leave its node for another of the same zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Moving {
+    /// It runs on until root lets it go.
+    Asks,
+    /// It is being stopped, and then begins elsewhere.
+    Leaves,
 }
 
 /// What a child says of itself. A zone speaks as if it were one large node.
@@ -224,6 +235,8 @@ pub struct ObservedInstance {
     /// It should leave its node, and no other node here has room: it runs on until the parent takes it elsewhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub handed_up: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Moving>,
     /// The latest events, oldest first; numbered, so that a reader takes each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<InstanceEvent>,
@@ -249,6 +262,7 @@ impl ObservedInstance {
             finished: false,
             refused: false,
             handed_up: false,
+            moving: None,
             events: Vec::new(),
             explanation: None,
         }

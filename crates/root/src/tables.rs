@@ -162,8 +162,6 @@ pub struct Owner {
     /// Its end is in the numbers of its run.
     #[serde(default)]
     pub counted: bool,
-    /// Told to those below with the instance.
-    pub max_unavailable: u32,
 }
 
 /// What was decided and what is; same id as the instance. Written only by `tree`.

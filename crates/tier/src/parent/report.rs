@@ -64,7 +64,10 @@ impl Parent {
         if !self.config.children_are_zones {
             view.explanation = held.explanation.clone();
         }
-        view.handed_up = held.handed_up;
+        if !self.config.children_are_zones {
+            view.handed_up = held.handed_up;
+            view.moving = held.moving();
+        }
         if held.gone {
             view.phase = Phase::Gone;
         } else if held.place.is_none() {
