@@ -405,3 +405,5 @@ pub struct NodeReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_until: Option<Timestamp>,
 }
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_from: Option<Timestamp>,

@@ -97,8 +97,8 @@ struct Inner {
     names: OnceLock<Vec<String>>,
     link_url: OnceLock<String>,
     vitals: Mutex<Vitals>,
-    /// Certificates of this root with their ends, for its health.
-    certificates: OnceLock<Vec<(String, Timestamp)>>,
+    /// Certificates of this root, from when and until when they are good, for its health.
+    certificates: Mutex<Vec<(String, (Timestamp, Timestamp))>>,
 }
 
 impl TreeService {
@@ -141,7 +141,7 @@ impl TreeService {
             names: OnceLock::new(),
             link_url: OnceLock::new(),
             vitals: Mutex::default(),
-            certificates: OnceLock::new(),
+            certificates: Mutex::default(),
         };
         Self(Arc::new(inner))
     }
@@ -193,9 +193,9 @@ impl TreeService {
         self.0.link_url.get().cloned().into_iter().chain(others).collect()
     }
 
-    /// The certificates whose ends the health of root watches.
-    pub fn certificates_set(&self, certificates: Vec<(String, Timestamp)>) {
-        let _ = self.0.certificates.set(certificates);
+    /// The certificates whose ends the health of root watches; set again after a renewal.
+    pub fn certificates_set(&self, certificates: Vec<(String, (Timestamp, Timestamp))>) {
+        *self.0.certificates.lock().unwrap_or_else(PoisonError::into_inner) = certificates;
     }
 
     /// The calls that the zones' listeners share.

@@ -178,6 +178,7 @@ impl FakeZone {
             clock_ahead_ms: 0,
             certificate_until: None,
         }
+            certificate_from: None,
     }
 
     fn order(&mut self, ask: Ask) -> serde_json::Value {
@@ -226,8 +227,8 @@ impl Tree for StubTree {
         true
     }
 
-    fn certificates(&self) -> Vec<(String, Timestamp)> {
-        vec![("the certificate of the CA".into(), Timestamp(i64::MAX / 2))]
+    fn certificates(&self) -> Vec<(String, (Timestamp, Timestamp))> {
+        vec![("the certificate of the CA".into(), (Timestamp(0), Timestamp(i64::MAX / 2)))]
     }
 
     fn tell_again(&self, instance: &model::InstanceId) -> bool {

@@ -174,6 +174,7 @@ impl Parent {
                 clock_ahead_ms: 0,
                 certificate_until: None,
             })
+                certificate_from: None,
         };
         self.children.iter().filter_map(report).collect()
     }
