@@ -192,6 +192,14 @@ impl ChildOwner for NodeService {
         self.child().told(facts);
     }
 
+    fn page_halve(&self) -> Option<usize> {
+        self.child().page_halve()
+    }
+
+    fn page_restore(&self) {
+        self.child().page_restore();
+    }
+
     fn news(&self) -> Wake {
         self.0.news.clone()
     }

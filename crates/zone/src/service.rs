@@ -368,6 +368,14 @@ impl ChildOwner for ZoneService {
         self.core().told(facts);
     }
 
+    fn page_halve(&self) -> Option<usize> {
+        self.core().page_halve()
+    }
+
+    fn page_restore(&self) {
+        self.core().page_restore();
+    }
+
     fn news(&self) -> Wake {
         self.0.news.clone()
     }
