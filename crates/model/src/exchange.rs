@@ -5,7 +5,7 @@
 //! difference to a revision the other side said it has.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::constraint::Labels;
@@ -113,6 +113,9 @@ pub struct Facts {
     pub runtimes: Vec<RuntimeKind>,
     /// Label values; an aggregate may hold several values of one label.
     pub labels: BTreeMap<String, Vec<String>>,
+    /// Labels of an aggregate that have more values than are listed: any value may be among them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels_cut: BTreeSet<String>,
     /// All that can be given away.
     pub capacity: Resources,
     /// What of the capacity is not given away, for an aggregate.
@@ -120,6 +123,8 @@ pub struct Facts {
     pub free: Option<Resources>,
     /// The largest free amount of each resource on any one node, for an aggregate.
     pub largest: Option<Resources>,
+    /// Equal ones that stand side by side travel as one, with their number.
+    #[serde(with = "crate::resources::gpus_counted")]
     pub gpus: Vec<GpuDevice>,
     /// Takes no new instances.
     pub cordoned: bool,
@@ -144,6 +149,7 @@ impl Facts {
             archs: Vec::new(),
             runtimes: Vec::new(),
             labels: BTreeMap::new(),
+            labels_cut: BTreeSet::new(),
             capacity: Resources::ZERO,
             free: None,
             largest: None,
@@ -404,6 +410,6 @@ pub struct NodeReport {
     pub clock_ahead_ms: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_until: Option<Timestamp>,
-}
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_from: Option<Timestamp>,
+}

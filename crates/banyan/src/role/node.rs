@@ -282,6 +282,7 @@ fn facts(options: &NodeOptions, host: &HostFacts) -> Facts {
         area: options.area,
         legs: std::collections::BTreeMap::new(),
         members: 0,
+        labels_cut: Default::default(),
     }
 }
 

@@ -126,6 +126,7 @@ pub fn facts(name: &str) -> Facts {
         area: None,
         legs: std::collections::BTreeMap::new(),
         members: 0,
+        labels_cut: Default::default(),
     }
 }
 
@@ -177,8 +178,8 @@ impl FakeZone {
             usage: None,
             clock_ahead_ms: 0,
             certificate_until: None,
-        }
             certificate_from: None,
+        }
     }
 
     fn order(&mut self, ask: Ask) -> serde_json::Value {
