@@ -42,6 +42,8 @@ pub mod kind {
     pub const IDEMPOTENCY: &str = "idempotency";
     /// A root server that is there, and who of them holds which duty.
     pub const SERVER: &str = "server";
+    /// A root server that fell silent, until it is back or an operator forgets it; same id.
+    pub const SERVER_LOST: &str = "server-lost";
     pub const DUTY: &str = "duty";
     /// What all root servers share in secret, sealed under the master key.
     pub const SECRET: &str = "secret";
@@ -506,6 +508,12 @@ pub struct ServerRecord {
     pub at: Timestamp,
 }
 
+/// A root server that fell silent: its last record.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostServerRecord {
+    pub server: ServerRecord,
+}
+
 /// Who holds a duty. It changes only when the holder does, so that its version fences the holder's commits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DutyRecord {
@@ -548,6 +556,7 @@ rows! {
     DefinitionRecord => kind::DEFINITION,
     CatalogueRecord => kind::CATALOGUE,
     ServerRecord => kind::SERVER,
+    LostServerRecord => kind::SERVER_LOST,
     DutyRecord => kind::DUTY,
     SecretRecord => kind::SECRET,
 }

@@ -46,6 +46,7 @@ pub fn apply(snapshot: &mut Snapshot, change: &Change) -> Result<Option<Notice>>
         kind::CATALOGUE => catalogue(snapshot, id, version, body.is_some()),
         kind::RESOURCE => resource(snapshot, seq, id, version, body)?,
         kind::SERVER => keep(&mut snapshot.servers, id.clone(), version, body)?,
+        kind::SERVER_LOST => keep(&mut snapshot.servers_lost, id.clone(), version, body)?,
         kind::DUTY => keep(&mut snapshot.duties, id.clone(), version, body)?,
         // Other crates may keep records of their own in the same store.
         _ => None,

@@ -75,12 +75,17 @@ pub fn duty(name: &str, holder: Option<&str>, at: Timestamp) -> Check {
     }
 }
 
-/// A server that does not beat is forgotten by the others after a few seconds; until then it is late.
+/// A server that does not beat is late, and after a few seconds lost: the others have what it held.
 pub fn server(server: &api::Server, at: Timestamp) -> Check {
     let silent = at.ms_since(server.last_heard).max(0);
     let duties = if server.duties.is_empty() { "nothing".to_owned() } else { server.duties.join(", ") };
     let (since, heard) = (lasting(at.ms_since(server.since).max(0)), lasting(silent));
     let message = format!("{}: there for {since}, heard {heard} ago, holds {duties}", server.name);
+    if server.lost {
+        let message = format!("{}: silent for {heard}", server.name);
+        return Check::new("server", "root", Light::Red, message, at)
+            .hint(format!("start it again, or forget it with: banyan server remove '{}'", server.name));
+    }
     match silent > SERVER_LATE_MS {
         true => Check::new("server", "root", Light::Yellow, message, at)
             .hint("another server takes over what it holds within seconds; look after it"),
