@@ -2,7 +2,7 @@
 # The whole of `make bench`: starts clouds of its own, measures them beside the
 # floor and the competition in the same run, and prints tables. Nothing is left behind.
 #
-#   RUNS=200 BURST=1000 SCALE=10000 LIST=100000 FLEET=5000 LEVELS="10 100 1000" ROUNDS=5 SETTLE=60 OPENB_DIR=path/to/openb make bench
+#   RUNS=200 BURST=1000 SCALE=10000 LIST=100000 MILLION=1000000 FLEET=5000 LEVELS="10 100 1000" ROUNDS=5 SETTLE=60 OPENB_DIR=path/to/openb make bench
 #
 # The parts about clusters and about buckets have settings of their own and run alone too: scripts/bench-clusters.sh and
 # scripts/bench-buckets.sh.
@@ -19,6 +19,8 @@ runs=${RUNS:-200}
 burst=${BURST:-1000}
 scale=${SCALE:-10000}
 list=${LIST:-100000}
+# Instances on 5,000 simulated nodes.
+million=${MILLION:-1000000}
 # Stand-ins for nodes to measure the control plane with, and instances to place on the last number of them.
 levels=${LEVELS:-10 100 1000}
 fleet=${FLEET:-5000}
@@ -208,6 +210,10 @@ fi
 
 step "scale: $scale simulated nodes"
 target/release/banyan-sim --scale "$scale"
+if [ "$million" != 0 ]; then
+    say "$million instances on 5000 simulated nodes (about 8 GB of memory for a million; MILLION=0 leaves it out)"
+    target/release/banyan-sim --scale 5000 --instances "$million"
+fi
 
 step "lists and filters over $list instances"
 "$bench" list "$list"

@@ -157,6 +157,9 @@ pub struct Server {
     pub duties: Vec<String>,
     /// Whether it is the one that answers.
     pub this: bool,
+    /// It fell silent and is no longer counted on; shown until it is back or removed.
+    #[serde(default)]
+    pub lost: bool,
 }
 
 /// How the platform itself is.

@@ -228,9 +228,13 @@ impl Bed {
         let zone = self.host(zone)?.address();
         let labels: Vec<String> =
             settings.labels.iter().map(|(key, value)| format!("\"{key}\" = \"{value}\"")).collect();
+        let way = match settings.https {
+            true => "transport = \"https\"".to_owned(),
+            false => format!("broker = \"{zone}:{BROKER_PORT}\""),
+        };
         Ok(format!(
             "name = \"{name}\"\ndata = \"{data}\"\nzone = \"https://{zone}:{ZONE_PORT}\"\n\
-             broker = \"{zone}:{BROKER_PORT}\"\ntoken = \"{token}\"\nbridge = \"{BRIDGE}\"\n\
+             {way}\ntoken = \"{token}\"\nbridge = \"{BRIDGE}\"\n\
              cgroup_parent = \"{cgroup}\"\ncpu_overcommit = {overcommit}\nlabels = {{ {labels} }}\n{more}",
             data = host.data().display(),
             cgroup = host.cgroup(),

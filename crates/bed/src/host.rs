@@ -61,13 +61,15 @@ impl Kind {
 pub struct NodeSettings {
     pub labels: Vec<(String, String)>,
     pub cpu_overcommit: u64,
+    /// It speaks HTTPS to its zone, and not MQTT.
+    pub https: bool,
     /// Lines that go into its configuration as they are.
     pub more: String,
 }
 
 impl Default for NodeSettings {
     fn default() -> Self {
-        Self { labels: Vec::new(), cpu_overcommit: 20, more: String::new() }
+        Self { labels: Vec::new(), cpu_overcommit: 20, https: false, more: String::new() }
     }
 }
 

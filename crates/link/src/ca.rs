@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use model::{Error, ErrorKind, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, PublicKeyData as _, SanType,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -158,8 +158,23 @@ pub fn issue_allowed(peer: &Identity, wanted: &Identity) -> bool {
 
 /// A new key and the request that goes with it, in PEM. The key stays where it is made.
 pub fn key_and_request() -> Result<(String, String)> {
-    let key = KeyPair::generate().map_err(broken("a key"))?;
-    let request = CertificateParams::default().serialize_request(&key).map_err(broken("a request"))?;
+    request_for(&KeyPair::generate().map_err(broken("a key"))?)
+}
+
+/// As [`key_and_request`], with the key in this file, which is made if it is not there.
+pub(crate) fn key_kept_and_request(file: &Path) -> Result<(String, String)> {
+    request_for(&key_create_or_load(file)?)
+}
+
+/// The public key of a request, whose maker has the private one.
+pub(crate) fn request_key(csr: &str) -> Result<Vec<u8>> {
+    let csr = CertificateSigningRequestParams::from_pem(csr)
+        .map_err(|error| Error::invalid("the certificate request is not valid").because(error))?;
+    Ok(csr.public_key.subject_public_key_info())
+}
+
+fn request_for(key: &KeyPair) -> Result<(String, String)> {
+    let request = CertificateParams::default().serialize_request(key).map_err(broken("a request"))?;
     Ok((key.serialize_pem(), request.pem().map_err(broken("a request"))?))
 }
 

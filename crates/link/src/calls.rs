@@ -9,6 +9,7 @@ use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 
 use crate::limits::{CALL_WAIT, CALLS_QUEUE_MAX, CALLS_WAITING_MAX, KICKS_MAX, ROUTE_WAIT};
 use crate::stream::ByteStream;
+use crate::turns::{Lives, Strange};
 
 /// The calls of one parent, shared by its listeners: MQTT carries a call down, HTTPS takes its stream.
 #[derive(Clone)]
@@ -19,6 +20,7 @@ struct Shared {
     kicks: broadcast::Sender<ChildId>,
     /// A child came that was not there.
     arrivals: Notify,
+    lives: Mutex<HashMap<ChildId, Lives>>,
 }
 
 impl Default for Calls {
@@ -27,6 +29,7 @@ impl Default for Calls {
             book: Mutex::default(),
             kicks: broadcast::Sender::new(KICKS_MAX),
             arrivals: Notify::new(),
+            lives: Mutex::default(),
         }))
     }
 }
@@ -92,6 +95,24 @@ impl Calls {
 
     pub(crate) fn kicks(&self) -> broadcast::Receiver<ChildId> {
         self.0.kicks.subscribe()
+    }
+
+    /// Notes which process speaks for a child, on whichever way. True when two of them do so in turns.
+    pub(crate) fn twins_heard(&self, child: &ChildId, conn: u64) -> bool {
+        let mut lives = self.0.lives.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = lives.get_mut(child) else {
+            lives.insert(child.clone(), Lives::new(conn));
+            return false;
+        };
+        let twins = known.heard(conn);
+        if twins == Some(true) {
+            tracing::warn!(%child, "{}", Strange::Twin.says());
+        }
+        twins.is_some()
+    }
+
+    pub(crate) fn lives_forget(&self, child: &ChildId) {
+        self.0.lives.lock().unwrap_or_else(PoisonError::into_inner).remove(child);
     }
 
     /// Claims a waiting stream for the child that opens it; another child's stream is not found.

@@ -3,11 +3,14 @@
 //! ```text
 //!  issuer:  EnrollToken::make -> record (hash only) in the book, text to the operator
 //!  joiner:  makes a key, pins the parent by the token's fingerprint, sends token + name + request
-//!  parent:  Desk: redeem the token (once, in time, right kind and name) -> new id -> Issuer -> certificate
+//!  parent:  Desk: check the token (in time, right kind and name) -> id -> Issuer -> certificate -> redeem -> answer
 //! ```
+//! The id follows from the token and the joiner's public key. So the same joiner may ask again when the answer was lost,
+//! and is who it was; somebody else with the same token is refused.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +22,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use work::SharedClock;
 
-use crate::ca::{IssueAsk, Issued, Issuer, fingerprint_of_pem, key_and_request};
+use crate::ca::{
+    IssueAsk, Issued, Issuer, fingerprint_of_pem, key_and_request, key_kept_and_request, request_key,
+};
 use crate::hosts::hosts_check;
 use crate::https::{PATH_ENROLL, PATH_ISSUE, ParentClient, Parents, answer_read, unreachable_parent};
 use crate::identity::{Credentials, Identity, Kind};
@@ -30,6 +35,8 @@ use crate::wire;
 
 const TEXT_PREFIX: &str = "banyan1.";
 const SECRET_LEN: usize = 24;
+/// The key of one that has asked to join and has no certificate yet.
+const JOINING_FILE: &str = "joining.pem";
 
 /// The token as the operator carries it: a secret, and which CA to expect.
 #[derive(Clone)]
@@ -43,7 +50,7 @@ impl EnrollToken {
     pub fn make(ca: [u8; 32], kind: Kind, name: Option<Name>, expires_at: Timestamp) -> (Self, TokenRecord) {
         let token = Self { secret: rand::random(), ca };
         let digest = digest_of(&token.secret);
-        let record = TokenRecord { digest, kind, name, expires_at, hosts: Vec::new() };
+        let record = TokenRecord { digest, kind, name, expires_at, hosts: Vec::new(), used_by: None };
         (token, record)
     }
 }
@@ -78,6 +85,12 @@ fn digest_of(secret: &[u8]) -> String {
     hex::encode(Sha256::digest(secret))
 }
 
+/// The number that the id of a joiner is made of: the same for the same token and key.
+fn number_of(secret: &[u8], public_key: &[u8]) -> u128 {
+    let hash = Sha256::new().chain_update(digest_of(secret)).chain_update(public_key).finalize();
+    hash.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
+
 /// What the issuer keeps of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRecord {
@@ -91,13 +104,23 @@ pub struct TokenRecord {
     /// said so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
+    /// Who joined with it, and may ask for its certificate again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_by: Option<String>,
 }
 
 impl TokenRecord {
+    /// The record once `joiner` has used the token.
+    #[must_use]
+    pub fn used(self, joiner: &Joiner) -> Self {
+        Self { used_by: Some(joiner.identity.id.clone()), ..self }
+    }
+
     /// Whether this token lets `joiner` in. One sentence for all cases, so that nothing can be learned by trying.
     pub fn check(&self, joiner: &Joiner) -> Result<()> {
         let right_name = self.name.as_ref().is_none_or(|name| *name == joiner.name);
-        if self.kind == joiner.identity.kind && right_name && joiner.at < self.expires_at {
+        let unused = self.used_by.as_ref().is_none_or(|id| *id == joiner.identity.id);
+        if self.kind == joiner.identity.kind && right_name && unused && joiner.at < self.expires_at {
             return Ok(());
         }
         Err(token_refused())
@@ -127,8 +150,12 @@ pub struct Joiner {
 pub trait TokenBook: Send + Sync + 'static {
     fn add(&self, record: TokenRecord) -> BoxFuture<'_, Result<()>>;
 
-    /// Takes the token with this digest out of the book, if [`TokenRecord::check`] lets the joiner in, and
-    /// records the joiner where it must be known, all or nothing. Of two callers only one succeeds.
+    /// Whether [`TokenBook::redeem`] would let the joiner in now; changes nothing.
+    fn check(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>>;
+
+    /// Notes that the token with this digest is used, if [`TokenRecord::check`] lets the joiner in, and
+    /// records the joiner where it must be known, all or nothing. Of two joiners only one succeeds; the same one may
+    /// come again.
     fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>>;
 }
 
@@ -142,15 +169,18 @@ impl TokenBook for MemoryBook {
         Box::pin(async { Ok(()) })
     }
 
+    fn check(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
+        let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let checked = records.get(digest).ok_or_else(token_refused).and_then(|record| record.check(&joiner));
+        Box::pin(async { checked })
+    }
+
     fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let checked = match records.get(digest) {
-            Some(record) => record.check(&joiner),
+        let checked = match records.get_mut(digest) {
+            Some(record) => record.check(&joiner).map(|()| *record = record.clone().used(&joiner)),
             None => Err(token_refused()),
         };
-        if checked.is_ok() {
-            records.remove(digest);
-        }
         Box::pin(async { checked })
     }
 }
@@ -211,11 +241,12 @@ pub(crate) struct Enrolled {
 
 impl Desk {
     pub(crate) async fn enroll(&self, ask: EnrollAsk) -> Result<Enrolled> {
-        let random = rand::random();
         let kind = ask.kind.unwrap_or(self.kind);
         if kind != self.kind && (self.kind, kind) != (Kind::Zone, Kind::Provisioner) {
             return Err(Error::invalid(format!("a {kind} does not join here")));
         }
+        let secret = hex::decode(&ask.secret).map_err(|_| token_refused())?;
+        let random = number_of(&secret, &request_key(&ask.csr)?);
         let id = match kind {
             Kind::Zone => ZoneId::from_random(random).to_string(),
             Kind::Node => NodeId::from_random(random).to_string(),
@@ -223,18 +254,17 @@ impl Desk {
             Kind::Server | Kind::Root => return Err(Error::invalid("a server cannot join")),
         };
         let identity = Identity { kind, id, parent: self.parent.clone() };
-        let secret = hex::decode(&ask.secret).map_err(|_| token_refused())?;
         hosts_check(&ask.hosts)?;
         let (identity_new, at) = (identity.clone(), self.clock.now());
         let joiner = Joiner { identity: identity_new, name: ask.name, hosts: ask.hosts, at };
         tracing::info!(%identity, name = %joiner.name, "enrolment asked for");
-        self.book.redeem(&digest_of(&secret), joiner).await.inspect_err(|error| {
-            tracing::warn!(%identity, %error, "enrolment refused");
-        })?;
-        let issued = self
-            .issuer
-            .issue(IssueAsk { identity: identity.clone(), csr: ask.csr, sans: Vec::new() })
-            .await?;
+        let refused = |error: &Error| tracing::warn!(%identity, %error, "enrolment refused");
+        let digest = digest_of(&secret);
+        self.book.check(&digest, joiner.clone()).await.inspect_err(refused)?;
+        // What fails here leaves the token good.
+        let wanted = IssueAsk { identity: identity.clone(), csr: ask.csr, sans: Vec::new() };
+        let issued = self.issuer.issue(wanted).await.inspect_err(refused)?;
+        self.book.redeem(&digest, joiner).await.inspect_err(refused)?;
         tracing::info!(%identity, "enrolled");
         Ok(Enrolled { identity, cert: issued.cert, ca: issued.ca })
     }
@@ -247,10 +277,43 @@ pub async fn enroll(
     token: &EnrollToken,
     newcomer: impl Into<Newcomer>,
 ) -> Result<Credentials> {
-    let (parents, newcomer) = (parents.into(), newcomer.into());
+    enroll_with(&parents.into(), token, &newcomer.into(), key_and_request()?).await
+}
+
+/// As [`enroll`], and keeps what comes of it in `dir`. The key is there before anybody is asked, so that an answer that was
+/// lost can be asked for again after a restart, with the same token.
+pub async fn enroll_kept(
+    dir: &Path,
+    parents: impl Into<Parents>,
+    token: &EnrollToken,
+    newcomer: impl Into<Newcomer>,
+) -> Result<Credentials> {
+    std::fs::create_dir_all(dir)?;
+    let file = dir.join(JOINING_FILE);
+    let made = key_kept_and_request(&file)?;
+    let joined = match enroll_with(&parents.into(), token, &newcomer.into(), made).await {
+        Err(error) if error.kind == ErrorKind::Unavailable => return Err(error),
+        Ok(credentials) => credentials.save(dir).map(|()| credentials)?,
+        // Refused: nothing is to be asked for again.
+        Err(error) => {
+            let _ = std::fs::remove_file(file);
+            let _ = std::fs::remove_dir(dir);
+            return Err(error);
+        }
+    };
+    let _ = std::fs::remove_file(file);
+    Ok(joined)
+}
+
+async fn enroll_with(
+    parents: &Parents,
+    token: &EnrollToken,
+    newcomer: &Newcomer,
+    made: (String, String),
+) -> Result<Credentials> {
     let mut unreached = Error::invalid("a parent has at least one address");
     for url in parents.urls() {
-        match enroll_at(url, token, &newcomer).await {
+        match enroll_at(url, token, newcomer, made.clone()).await {
             Err(error) if error.kind == ErrorKind::Unavailable => unreached = error,
             done => {
                 let mut credentials = done?;
@@ -262,8 +325,12 @@ pub async fn enroll(
     Err(unreached)
 }
 
-async fn enroll_at(url: &str, token: &EnrollToken, newcomer: &Newcomer) -> Result<Credentials> {
-    let (key, csr) = key_and_request()?;
+async fn enroll_at(
+    url: &str,
+    token: &EnrollToken,
+    newcomer: &Newcomer,
+    (key, csr): (String, String),
+) -> Result<Credentials> {
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(joiner_config(token.ca)?)
         .no_proxy()

@@ -43,6 +43,7 @@ pub use calls::Calls;
 pub use dispatch::{Dispatcher, Given, Staged, TaskAnswer, TaskAsk, TaskDone};
 pub use enroll::{
     Desk, EnrollToken, Joiner, MemoryBook, Newcomer, RemoteIssuer, TokenBook, TokenRecord, certify, enroll,
+    enroll_kept,
 };
 pub use https::{HttpsParent, HttpsParentConfig, Parents, PeerClient, TaskClient, https_uplink};
 pub use identity::{Children, Credentials, Identity, Kind};

@@ -62,6 +62,11 @@ pub const CONNS_OFTEN_WITHIN: Duration = Duration::from_secs(60);
 pub const LIVES_MAX: usize = 4;
 /// That two processes have one identity is said once, and then this often.
 pub const TWINS_SAID_EVERY: Duration = Duration::from_secs(60);
+/// Two processes that speak in turns over different ways are told apart from one that was started anew, of which
+/// something was still on the way, by how often they take turns.
+pub const LIVES_TURNS_MAX: u32 = 3;
+/// That a certificate is of no use here is said once, and then this often.
+pub const STRANGERS_SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// A child that was removed asks again after so long.
 pub const REMOVED_PAUSE: Duration = Duration::from_secs(300);

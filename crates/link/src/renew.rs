@@ -41,7 +41,8 @@ impl Renewal {
     async fn step(&self, now: Timestamp) -> Result<Duration> {
         let (from, until) = self.wallet.credentials().validity()?;
         let due = due_at(from, until);
-        if now < due {
+        // One that only begins in the future was made under a wrong clock, and nobody believes it now.
+        if from <= now && now < due {
             return Ok(look_in(due, now));
         }
         self.renew().await?;
@@ -84,6 +85,22 @@ fn retry_in(until: Result<Timestamp>, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A certificate that begins in an hour was made under a clock that was ahead, and is replaced at once.
+    #[tokio::test]
+    async fn one_that_is_not_good_yet_is_replaced() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let ca = Arc::new(crate::Ca::create_or_load(dir.path()).expect("a CA"));
+        let identity = crate::Identity::new(crate::Kind::Node, "n-1").under("z-1");
+        let old = ca.issue_fresh(identity, &[], crate::limits::CERT_VALID).expect("issued");
+        let (from, _) = old.validity().expect("read");
+        let (wallet, issuer) = (Wallet::from(&old), ca.clone());
+        let renewal = Renewal { wallet: wallet.clone(), issuer, names: Vec::new(), dir: None };
+        renewal.step(from.plus_ms(1_000)).await.expect("looks");
+        assert_eq!(wallet.credentials().cert, old.cert, "it is good");
+        renewal.step(from.plus_ms(-1_000)).await.expect("renews");
+        assert_ne!(wallet.credentials().cert, old.cert);
+    }
 
     #[test]
     fn a_third_before_the_end_it_is_time() {

@@ -8,7 +8,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use crate::limits::{CONNS_ENDED_MAX, CONNS_OFTEN, CONNS_OFTEN_WITHIN, LIVES_MAX};
+use crate::limits::{
+    CONNS_ENDED_MAX, CONNS_OFTEN, CONNS_OFTEN_WITHIN, LIVES_MAX, LIVES_TURNS_MAX, TWINS_SAID_EVERY,
+};
+use crate::uplink::Rarely;
 
 /// The numbers of a child's connections.
 pub(crate) struct Numbers {
@@ -75,7 +78,7 @@ impl Turns {
         }
         self.end();
         self.current = Some(conn);
-        let twin = self.life_note((conn >> 32) as u32);
+        let twin = self.life_note(life_of(conn));
         let often = self.begun_note(now);
         Turn::New(match (twin, often) {
             (true, _) => Some(Strange::Twin),
@@ -115,6 +118,40 @@ impl Turns {
     }
 }
 
+/// The processes that speak for one child, whichever way they come. Each way sends a second process away by itself;
+/// two on different ways meet only here.
+pub(crate) struct Lives {
+    last: u32,
+    before: VecDeque<u32>,
+    /// How often one spoke again after another.
+    turns: u32,
+    said: Rarely,
+}
+
+impl Lives {
+    pub(crate) fn new(conn: u64) -> Self {
+        let (before, said) = (VecDeque::new(), Rarely::new(TWINS_SAID_EVERY));
+        Self { last: life_of(conn), before, turns: 0, said }
+    }
+
+    /// Whether two processes were seen to speak in turns; and whether to say so.
+    pub(crate) fn heard(&mut self, conn: u64) -> Option<bool> {
+        let life = life_of(conn);
+        if life == self.last {
+            return None;
+        }
+        let again = self.before.contains(&life);
+        self.before.retain(|known| *known != life);
+        bounded_push(&mut self.before, std::mem::replace(&mut self.last, life), LIVES_MAX);
+        self.turns = if again { self.turns.saturating_add(1) } else { 0 };
+        (self.turns >= LIVES_TURNS_MAX).then(|| self.said.due())
+    }
+}
+
+const fn life_of(conn: u64) -> u32 {
+    (conn >> 32) as u32
+}
+
 fn bounded_push<T>(list: &mut VecDeque<T>, item: T, most: usize) {
     if list.len() >= most {
         list.pop_front();
@@ -151,6 +188,17 @@ mod tests {
         let told =
             (0..2 * CONNS_OFTEN as u64).filter(|n| turns.take(conn(1, *n), now) != Turn::New(None)).count();
         assert_eq!(told, 2);
+    }
+
+    #[test]
+    fn two_processes_on_different_ways_are_noticed_and_a_restart_is_not() {
+        let mut lives = Lives::new(conn(1, 0));
+        for (life, number) in [(1, 1), (2, 0), (1, 1), (2, 0), (2, 1)] {
+            assert_eq!(lives.heard(conn(life, number)), None, "what was on the way when it was started anew");
+        }
+        let said: Vec<_> = (0..4).map(|turn| lives.heard(conn(1 + turn % 2, 0))).collect();
+        assert_eq!(said, [Some(true), Some(false), Some(false), Some(false)]);
+        assert_eq!(lives.heard(conn(3, 0)), None, "a new one");
     }
 
     #[test]

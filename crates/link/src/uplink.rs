@@ -216,17 +216,18 @@ impl Backoff {
 }
 
 /// Says when a thing that goes on happening is worth a word: at first, and then after a long while each time.
-pub(crate) struct Rarely {
+#[derive(Debug)]
+pub struct Rarely {
     every: Duration,
     last: Option<Instant>,
 }
 
 impl Rarely {
-    pub(crate) fn new(every: Duration) -> Self {
+    pub fn new(every: Duration) -> Self {
         Self { every, last: None }
     }
 
-    pub(crate) fn due(&mut self) -> bool {
+    pub fn due(&mut self) -> bool {
         let due = self.last.is_none_or(|last| last.elapsed() >= self.every);
         if due {
             self.last = Some(Instant::now());

@@ -55,6 +55,64 @@ async fn a_token_lets_one_node_in_once() {
     assert_eq!((read.identity, read.key), (credentials.identity, credentials.key));
 }
 
+/// Gives no certificate at first.
+struct Moody(Arc<Ca>, std::sync::atomic::AtomicBool);
+
+impl Issuer for Moody {
+    fn issue(&self, ask: link::IssueAsk) -> futures::future::BoxFuture<'_, model::Result<link::Issued>> {
+        if self.1.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            return Box::pin(async { Err(model::Error::unavailable("root is away")) });
+        }
+        Issuer::issue(&*self.0, ask)
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        self.0.fingerprint()
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_not_lost_with_a_certificate_that_was_not_given_or_did_not_arrive() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = ca(dir.path());
+    let book = Arc::new(MemoryBook::default());
+    let desk = Desk {
+        kind: Kind::Node,
+        parent: Some(ZONE.to_owned()),
+        issuer: Arc::new(Moody(ca.clone(), true.into())),
+        book: book.clone(),
+        clock: Arc::new(work::SystemClock),
+    };
+    let config = HttpsParentConfig {
+        listen: any_port(),
+        server: server(&ca),
+        children: Children::nodes_of(ZONE),
+        desk: Some(desk),
+        issuer: None,
+        peers: None,
+        dispatcher: None,
+    };
+    let zone = HttpsParent::start(config, Parent::new(1), Calls::new()).await.unwrap();
+    let url = format!("https://localhost:{}", zone.address().port());
+    let (token, record) = EnrollToken::make(ca.fingerprint(), Kind::Node, None, later());
+    book.add(record).await.unwrap();
+    let (mine, others) = (dir.path().join("mine"), dir.path().join("others"));
+    let join = |home: &std::path::Path| {
+        let (home, url, token) = (home.to_owned(), url.clone(), token.clone());
+        async move { link::enroll_kept(&home, &url, &token, &name("node-1")).await }
+    };
+    assert_eq!(join(&mine).await.unwrap_err().kind, ErrorKind::Unavailable);
+    let key = std::fs::read(mine.join("joining.pem")).unwrap();
+    let first = join(&mine).await.unwrap();
+    assert!(!mine.join("joining.pem").exists());
+    // As if the answer had been lost: the same key is let in again, as who it is; another key is not.
+    std::fs::write(mine.join("joining.pem"), key).unwrap();
+    let again = join(&mine).await.unwrap();
+    assert_eq!((again.identity, again.key), (first.identity, first.key));
+    assert_eq!(join(&others).await.unwrap_err().kind, ErrorKind::Unauthenticated);
+    assert!(!others.exists(), "nothing is kept of one that is refused");
+}
+
 #[tokio::test]
 async fn an_expired_forged_or_misused_token_is_refused() {
     let dir = tempfile::tempdir().unwrap();

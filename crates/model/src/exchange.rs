@@ -5,7 +5,7 @@
 //! difference to a revision the other side said it has.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::constraint::Labels;
@@ -87,8 +87,19 @@ pub struct Assignment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub workload: WorkloadId,
-    /// So many instances of it may be unavailable at once when they are moved on purpose.
-    pub max_unavailable: u32,
+    /// It may leave its node now for another. Root says so, which alone sees all instances of a workload.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_move: bool,
+}
+
+/// An instance that is to leave its node for another of the same zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Moving {
+    /// It runs on until root lets it go.
+    Asks,
+    /// It is being stopped, and then begins elsewhere.
+    Leaves,
 }
 
 /// What a child says of itself. A zone speaks as if it were one large node.
@@ -102,6 +113,9 @@ pub struct Facts {
     pub runtimes: Vec<RuntimeKind>,
     /// Label values; an aggregate may hold several values of one label.
     pub labels: BTreeMap<String, Vec<String>>,
+    /// Labels of an aggregate that have more values than are listed: any value may be among them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels_cut: BTreeSet<String>,
     /// All that can be given away.
     pub capacity: Resources,
     /// What of the capacity is not given away, for an aggregate.
@@ -109,6 +123,8 @@ pub struct Facts {
     pub free: Option<Resources>,
     /// The largest free amount of each resource on any one node, for an aggregate.
     pub largest: Option<Resources>,
+    /// Equal ones that stand side by side travel as one, with their number.
+    #[serde(with = "crate::resources::gpus_counted")]
     pub gpus: Vec<GpuDevice>,
     /// Takes no new instances.
     pub cordoned: bool,
@@ -133,6 +149,7 @@ impl Facts {
             archs: Vec::new(),
             runtimes: Vec::new(),
             labels: BTreeMap::new(),
+            labels_cut: BTreeSet::new(),
             capacity: Resources::ZERO,
             free: None,
             largest: None,
@@ -224,6 +241,8 @@ pub struct ObservedInstance {
     /// It should leave its node, and no other node here has room: it runs on until the parent takes it elsewhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub handed_up: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Moving>,
     /// The latest events, oldest first; numbered, so that a reader takes each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<InstanceEvent>,
@@ -249,6 +268,7 @@ impl ObservedInstance {
             finished: false,
             refused: false,
             handed_up: false,
+            moving: None,
             events: Vec::new(),
             explanation: None,
         }
@@ -390,4 +410,6 @@ pub struct NodeReport {
     pub clock_ahead_ms: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_until: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_from: Option<Timestamp>,
 }

@@ -69,6 +69,19 @@ impl Check {
     }
 }
 
+/// The light of a certificate that is good from `from` until `until`. It is renewed when a third of its life is left; with
+/// less than a quarter that did not work, and with less than a twelfth somebody has to do something.
+pub fn certificate_light(from: Option<Timestamp>, until: Timestamp, now: Timestamp) -> Light {
+    /// Of one that does not say when it began.
+    const LIFE_MS: i64 = 365 * 24 * 3_600 * 1_000;
+    let life_ms = from.map_or(LIFE_MS, |from| until.ms_since(from).max(0));
+    match until.ms_since(now) {
+        left if left <= life_ms / 12 => Light::Red,
+        left if left <= life_ms / 4 => Light::Yellow,
+        _ => Light::Green,
+    }
+}
+
 /// What a machine uses at one moment. Counters grow since the machine started.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Usage {
@@ -99,6 +112,9 @@ pub struct Pulse {
     /// When the certificate of the sender ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_until: Option<Timestamp>,
+    /// From when it was good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_from: Option<Timestamp>,
     /// Things found that nobody asked for, and removed, since the start of the sender.
     #[serde(default)]
     pub orphans_removed: u64,

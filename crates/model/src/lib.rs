@@ -31,7 +31,7 @@ pub mod workload;
 pub use constraint::{Affinity, AreaTerm, Constraints, LatencyTerm, Preference, Spread};
 pub use error::{Error, ErrorKind, Fault, Faults, Result, counted, shown};
 pub use exchange::{
-    Assignment, Desired, Facts, Group, Observed, ObservedInstance, PlaceMode, RevisionedSet, Run,
+    Assignment, Desired, Facts, Group, Moving, Observed, ObservedInstance, PlaceMode, RevisionedSet, Run,
 };
 pub use explain::{Explanation, Outcome, Verdict};
 pub use geo::{Area, Degrees, Leg};

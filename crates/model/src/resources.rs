@@ -99,6 +99,43 @@ pub struct GpuDevice {
     pub free_milli: u32,
 }
 
+/// Many GPUs in few words: equal neighbours as one with their number.
+pub(crate) mod gpus_counted {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::GpuDevice;
+
+    /// A child that claims more than this says nonsense.
+    const GPUS_MAX: usize = 1 << 20;
+
+    #[derive(Serialize, Deserialize)]
+    struct Counted {
+        #[serde(flatten)]
+        device: GpuDevice,
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        count: u32,
+    }
+
+    const fn one() -> u32 {
+        1
+    }
+
+    const fn is_one(count: &u32) -> bool {
+        *count == 1
+    }
+
+    pub fn serialize<S: Serializer>(gpus: &[GpuDevice], to: S) -> Result<S::Ok, S::Error> {
+        let runs = gpus.chunk_by(|a, b| a == b);
+        to.collect_seq(runs.map(|run| Counted { device: run[0].clone(), count: run.len() as u32 }))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<GpuDevice>, D::Error> {
+        let runs = Vec::<Counted>::deserialize(from)?;
+        let devices = runs.into_iter().flat_map(|run| std::iter::repeat_n(run.device, run.count as usize));
+        Ok(devices.take(GPUS_MAX).collect())
+    }
+}
+
 /// Amounts of the resources that are counted as plain sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Resources {

@@ -64,15 +64,16 @@ impl NodeService {
             .collect()
     }
 
-    /// What goes up with a sign of life; whoever holds the certificate adds when it ends.
-    pub fn pulse(&self, certificate_until: Option<Timestamp>) -> Pulse {
+    /// What goes up with a sign of life; whoever holds the certificate adds from when and until when it is good.
+    pub fn pulse(&self, certificate: Option<(Timestamp, Timestamp)>) -> Pulse {
         let usage = self.0.meter.machine_usage(&self.0.data);
         let instances = self.0.engine.running_count();
         let (network_mended, network_trouble) = self.0.engine.network_care();
         Pulse {
             at: self.0.engine.now(),
             usage: usage.ok().map(|usage| Usage { instances, ..usage }),
-            certificate_until,
+            certificate_until: certificate.map(|(_, until)| until),
+            certificate_from: certificate.map(|(from, _)| from),
             orphans_removed: self.0.engine.orphans_removed(),
             network_mended,
             network_trouble,
@@ -189,6 +190,14 @@ impl ChildOwner for NodeService {
 
     fn told(&self, facts: Facts) {
         self.child().told(facts);
+    }
+
+    fn page_halve(&self) -> Option<usize> {
+        self.child().page_halve()
+    }
+
+    fn page_restore(&self) {
+        self.child().page_restore();
     }
 
     fn news(&self) -> Wake {

@@ -1,6 +1,6 @@
 //! A child that may hold instances: a node, or a zone that looks like one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Arch, Area, ChildId, Facts, GpuDevice, Leg, Name, Resources, RuntimeKind};
 
@@ -13,6 +13,8 @@ pub struct Candidate {
     pub runtimes: Vec<RuntimeKind>,
     /// Label values; an aggregate may hold several values of one label.
     pub labels: BTreeMap<String, Vec<String>>,
+    /// Labels of which not every value is listed: the child may have any, and decides itself.
+    pub labels_cut: BTreeSet<String>,
     pub capacity: Resources,
     /// For an aggregate: the largest free amount of each resource on any one node.
     pub largest: Option<Resources>,
@@ -33,6 +35,7 @@ impl Candidate {
             archs: vec![Arch::HOST],
             runtimes: vec![RuntimeKind::Container],
             labels: BTreeMap::new(),
+            labels_cut: BTreeSet::new(),
             capacity,
             largest: None,
             gpus: Vec::new(),
@@ -51,6 +54,7 @@ impl From<(ChildId, &Facts)> for Candidate {
             archs: facts.archs.clone(),
             runtimes: facts.runtimes.clone(),
             labels: facts.labels.clone(),
+            labels_cut: facts.labels_cut.clone(),
             capacity: facts.capacity,
             largest: facts.largest,
             gpus: facts.gpus.clone(),

@@ -99,10 +99,11 @@ impl Slot {
         self.gpus.iter().map(|gpu| i64::from(gpu.free_milli.max(0))).sum()
     }
 
+    /// Whether it has the label, or may have it.
     pub fn has_label(&self, key: &str, value: &str) -> bool {
-        self.facts
-            .as_ref()
-            .and_then(|facts| facts.labels.get(key))
-            .is_some_and(|values| values.iter().any(|held| held == value))
+        self.facts.as_ref().is_some_and(|facts| {
+            let listed = facts.labels.get(key).is_some_and(|values| values.iter().any(|held| held == value));
+            listed || facts.labels_cut.contains(key)
+        })
     }
 }

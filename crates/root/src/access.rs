@@ -559,6 +559,9 @@ fn place_routes() -> Vec<Route> {
         route(Get, "/v1/servers", "server_list", OPERATOR, place::server_list)
             .says("The root servers of the store: since when, which duties, when last heard")
             .lists::<Server>(),
+        route(Delete, "/v1/servers/{name}", "server_remove", OPERATOR, place::server_remove)
+            .says("Forgets a root server that fell silent; one that lives is refused")
+            .done(),
         route(Get, "/v1/platform", "platform", OPERATOR, place::platform)
             .says("How the platform itself is: every check with its light, worst first")
             .gives::<PlatformHealth>(200),

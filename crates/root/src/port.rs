@@ -59,8 +59,8 @@ pub trait Tree: Send + Sync + 'static {
         0
     }
 
-    /// Certificates of this root with their ends.
-    fn certificates(&self) -> Vec<(String, Timestamp)> {
+    /// Certificates of this root, each with from when and until when it is good.
+    fn certificates(&self) -> Vec<(String, (Timestamp, Timestamp))> {
         Vec::new()
     }
 

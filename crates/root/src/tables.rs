@@ -42,6 +42,8 @@ pub mod kind {
     pub const IDEMPOTENCY: &str = "idempotency";
     /// A root server that is there, and who of them holds which duty.
     pub const SERVER: &str = "server";
+    /// A root server that fell silent, until it is back or an operator forgets it; same id.
+    pub const SERVER_LOST: &str = "server-lost";
     pub const DUTY: &str = "duty";
     /// Which root server runs the object store; one record.
     pub const OBJECT_STORE: &str = "object-store";
@@ -164,8 +166,6 @@ pub struct Owner {
     /// Its end is in the numbers of its run.
     #[serde(default)]
     pub counted: bool,
-    /// Told to those below with the instance.
-    pub max_unavailable: u32,
 }
 
 /// What was decided and what is; same id as the instance. Written only by `tree`.
@@ -510,6 +510,12 @@ pub struct ServerRecord {
     pub at: Timestamp,
 }
 
+/// A root server that fell silent: its last record.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostServerRecord {
+    pub server: ServerRecord,
+}
+
 /// Who holds a duty. It changes only when the holder does, so that its version fences the holder's commits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DutyRecord {
@@ -561,6 +567,7 @@ rows! {
     DefinitionRecord => kind::DEFINITION,
     CatalogueRecord => kind::CATALOGUE,
     ServerRecord => kind::SERVER,
+    LostServerRecord => kind::SERVER_LOST,
     DutyRecord => kind::DUTY,
     ObjectStoreRecord => kind::OBJECT_STORE,
     SecretRecord => kind::SECRET,

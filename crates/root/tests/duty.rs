@@ -46,6 +46,8 @@ async fn a_holder_that_slept_through_a_take_over_cannot_write() {
     beats.abort();
     let newer = second.wait_held(TREE).await;
     assert_eq!(term(&store).await, 2);
+    let lost: Vec<_> = second.servers(model::Timestamp(0)).into_iter().map(|s| (s.name, s.lost)).collect();
+    assert_eq!(lost, [("one".to_owned(), true), ("two".to_owned(), false)], "a dead one is still shown");
     assert_eq!(first.held(TREE), None, "it does not act on a beat of long ago");
     let refused = first_state.commit(fence.guard(write())).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::VersionMismatch);
@@ -55,6 +57,8 @@ async fn a_holder_that_slept_through_a_take_over_cannot_write() {
     tokio::time::sleep(BEAT * 3).await;
     assert_eq!((first.held(TREE), second.held(TREE)), (None, Some(newer)));
     assert_eq!(second.others().len(), 1);
+    let all = second.servers(model::Timestamp(0));
+    assert!(all.len() == 2 && all.iter().all(|server| !server.lost), "it is back: {all:?}");
     assert_eq!(first.holder(TREE).unwrap().link_url, "https://two");
 }
 

@@ -104,6 +104,7 @@ fn facts(actor: Actor) -> Facts {
         area: None,
         legs: std::collections::BTreeMap::new(),
         members: 0,
+        labels_cut: Default::default(),
     }
 }
 

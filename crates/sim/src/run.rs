@@ -173,7 +173,7 @@ impl World {
         }
         let owner = self.chance(0.3).then(|| {
             let workload = WorkloadId::from_random(self.between(1, 3) as u128);
-            Owner { workload, revision: 1, run: None, restart: 0, counted: false, max_unavailable: 1 }
+            Owner { workload, revision: 1, run: None, restart: 0, counted: false }
         });
         let image = ImageManifest {
             id: ImageId::from_random(1),

@@ -1,5 +1,8 @@
 //! The child half: what the parent last said, and what to tell it.
 
+use std::time::Duration;
+
+use link::uplink::Rarely;
 use model::exchange::Revision;
 use model::{Assignment, Desired, Facts, InstanceId, Observed, ObservedInstance, RevisionedSet};
 
@@ -7,11 +10,20 @@ use crate::inbox::{Changed, Inbox, Refused};
 use crate::intern::Intern;
 use crate::outbox::{Outbox, PAGE_BYTES_MAX};
 
+/// Pages get no smaller than this.
+const PAGE_BYTES_MIN: usize = 4 << 10;
+/// That a desired set is from the past is said once, and then this often.
+const PAST_SAID_EVERY: Duration = Duration::from_secs(60);
+
 #[derive(Debug)]
 pub struct Child {
     desired: Inbox<Assignment>,
     observed: Outbox<ObservedInstance>,
     page_bytes: usize,
+    /// Smaller than the usual after a page was too large for the parent.
+    page_now: usize,
+    /// A parent that goes back in time does so often.
+    past_said: Rarely,
     intern: Intern,
     facts: Facts,
     /// The facts that the parent was last told.
@@ -23,14 +35,35 @@ impl Child {
     pub fn new(epoch: u64, facts: Facts, kept: Inbox<Assignment>) -> Self {
         let observed = Outbox::new(epoch);
         let intern = Intern::default();
-        Self { desired: kept, observed, page_bytes: PAGE_BYTES_MAX, intern, facts, facts_told: None }
+        Self {
+            desired: kept,
+            observed,
+            page_bytes: PAGE_BYTES_MAX,
+            page_now: PAGE_BYTES_MAX,
+            past_said: Rarely::new(PAST_SAID_EVERY),
+            intern,
+            facts,
+            facts_told: None,
+        }
     }
 
     /// Reports in pages of this size instead of the usual.
     #[must_use]
     pub fn paged(mut self, page_bytes: usize) -> Self {
-        self.page_bytes = page_bytes;
+        (self.page_bytes, self.page_now) = (page_bytes, page_bytes);
         self
+    }
+
+    /// A page was too large for the parent: they are half as large from now on. Says how large; nothing when they are as
+    /// small as they get.
+    pub fn page_halve(&mut self) -> Option<usize> {
+        let half = self.page_now / 2;
+        (half >= PAGE_BYTES_MIN).then(|| self.page_now = half).map(|()| half)
+    }
+
+    /// Everything got through: pages are as large as usual.
+    pub fn page_restore(&mut self) {
+        self.page_now = self.page_bytes;
     }
 
     pub fn facts(&self) -> &Facts {
@@ -62,7 +95,18 @@ impl Child {
     /// Takes a desired set. When it cannot be applied the whole one is asked for next.
     pub fn desired(&mut self, mut set: Desired) -> Result<Changed, Refused> {
         set.upserts.iter_mut().for_each(|assignment| self.intern.share(assignment));
+        let at = set.at;
         let taken = self.desired.apply(set);
+        if taken == Err(Refused::Past) && self.past_said.due() {
+            let have = self.desired.have().unwrap_or_default();
+            tracing::warn!(
+                "a desired set from the past is refused: it is {}.{}, and {}.{} is here",
+                at.epoch,
+                at.rev,
+                have.epoch,
+                have.rev
+            );
+        }
         if taken == Err(Refused::NeedWhole) {
             self.desired.ask_whole();
         }
@@ -98,7 +142,7 @@ impl Child {
 
     /// What to send to a parent that acknowledged `acked`; nothing when it knows everything.
     pub fn report(&self, acked: Option<Revision>) -> Option<Observed> {
-        match self.observed.since_within(acked, self.page_bytes) {
+        match self.observed.since_within(acked, self.page_now) {
             Some(set) => Some(Observed { facts: self.facts.clone(), set }),
             None if self.facts_told.as_ref() == Some(&self.facts) => None,
             None => {

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use link::uplink::Rarely;
 use link::{ByteStream, Down, Uplink};
 use model::exchange::{Ask, Call, Revision};
-use model::{Desired, Facts, Observed, Result};
+use model::{Desired, ErrorKind, Facts, Observed, Result};
 use tokio::sync::Semaphore;
 use work::Wake;
 
@@ -20,6 +21,8 @@ const TAKE_RETRY_MAX: Duration = Duration::from_secs(1);
 const REPORT_PAUSE: Duration = Duration::from_micros(100);
 const REPORT_PAUSE_MIN: Duration = Duration::from_millis(1);
 const REPORT_PAUSE_MAX: Duration = Duration::from_millis(50);
+/// That a report is too large is said once, and then this often.
+const TOO_LARGE_SAID_EVERY: Duration = Duration::from_secs(60);
 /// Questions answered at once; more wait.
 const ANSWERS_MAX: usize = 256;
 
@@ -34,6 +37,11 @@ pub trait ChildOwner: Send + Sync + 'static {
     fn report(&self, acked: Option<Revision>) -> Option<Observed>;
     /// The parent acknowledged a report with these facts.
     fn told(&self, facts: Facts);
+    /// The parent, or the way to it, does not take pages of this size: halves them and says how large they are now;
+    /// nothing when they cannot be smaller.
+    fn page_halve(&self) -> Option<usize>;
+    /// All there was to report got through: pages are as large as usual again.
+    fn page_restore(&self);
     /// Woken when there may be something to report.
     fn news(&self) -> Wake;
     fn answer(&self, ask: Ask, stream: ByteStream) -> BoxFuture<'static, ()>;
@@ -101,6 +109,8 @@ async fn send(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<A
     let news = owner.news();
     let mut acked = None;
     let mut retry = RETRY_FIRST;
+    let mut said = Rarely::new(TOO_LARGE_SAID_EVERY);
+    let mut halved = false;
     loop {
         if resend.swap(false, Ordering::SeqCst) {
             acked = None;
@@ -117,8 +127,29 @@ async fn send(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<A
                 acked = ack.have;
                 owner.told(facts);
                 retry = RETRY_FIRST;
+                if halved && !more {
+                    owner.page_restore();
+                    halved = false;
+                }
                 if pause >= REPORT_PAUSE_MIN && !more {
                     tokio::time::sleep(pause.min(REPORT_PAUSE_MAX)).await;
+                }
+            }
+            Err(error) if error.kind == ErrorKind::TooLarge => {
+                halved = true;
+                let smaller = owner.page_halve();
+                if said.due() {
+                    match smaller {
+                        Some(bytes) => {
+                            tracing::warn!(%error, bytes, "a report is too large; pages are smaller now")
+                        }
+                        None => {
+                            tracing::warn!(%error, "a report is too large, and cannot be cut into smaller ones")
+                        }
+                    }
+                }
+                if smaller.is_none() {
+                    tokio::time::sleep(RETRY_MAX).await;
                 }
             }
             Err(error) => {
@@ -127,5 +158,118 @@ async fn send(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<A
                 retry = (retry * 2).min(RETRY_MAX);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::FutureExt;
+    use model::exchange::Ack;
+    use model::{Digest, Error, Generation, InstanceId, ObservedInstance, Phase};
+    use tokio::io::AsyncWrite;
+
+    use super::*;
+    use crate::{Child, Inbox};
+
+    /// A way that takes so many instances at once and no more.
+    struct Narrow {
+        most: usize,
+        taken: Mutex<Inbox<ObservedInstance>>,
+        refused: Mutex<usize>,
+    }
+
+    impl Uplink for Narrow {
+        fn push(&self, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
+            let answer = if observed.set.upserts.len() > self.most {
+                *self.refused.lock().expect("not poisoned") += 1;
+                Err(Error::new(ErrorKind::TooLarge, "the message is larger than it may be"))
+            } else {
+                let mut taken = self.taken.lock().expect("not poisoned");
+                let applied = taken.apply(observed.set);
+                applied.map(|_| Ack { have: taken.have() }).map_err(|_| Error::conflict("not understood"))
+            };
+            async { answer }.boxed()
+        }
+        fn set_have(&self, _: Option<Revision>) {}
+        fn next(&self) -> BoxFuture<'_, Down> {
+            std::future::pending().boxed()
+        }
+        fn pulse_from(&self, _: link::PulseSource) {}
+        fn rtt(&self) -> Option<Duration> {
+            None
+        }
+        fn open_stream<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<ByteStream>> {
+            async { Err(Error::unavailable("there are none")) }.boxed()
+        }
+        fn blob<'a>(
+            &'a self,
+            _: &'a Digest,
+            _: &'a mut (dyn AsyncWrite + Send + Unpin),
+        ) -> BoxFuture<'a, Result<u64>> {
+            async { Err(Error::unavailable("there are none")) }.boxed()
+        }
+    }
+
+    struct Owner(Mutex<Child>, Wake);
+
+    impl Owner {
+        fn child(&self) -> std::sync::MutexGuard<'_, Child> {
+            self.0.lock().expect("not poisoned")
+        }
+    }
+
+    impl ChildOwner for Owner {
+        fn have(&self) -> Option<Revision> {
+            None
+        }
+        fn take(&self, _: Desired) -> BoxFuture<'_, Result<()>> {
+            async { Ok(()) }.boxed()
+        }
+        fn removed(&self) -> BoxFuture<'_, Result<()>> {
+            async { Ok(()) }.boxed()
+        }
+        fn report(&self, acked: Option<Revision>) -> Option<Observed> {
+            self.child().report(acked)
+        }
+        fn told(&self, facts: Facts) {
+            self.child().told(facts);
+        }
+        fn page_halve(&self) -> Option<usize> {
+            self.child().page_halve()
+        }
+        fn page_restore(&self) {
+            self.child().page_restore();
+        }
+        fn news(&self) -> Wake {
+            self.1.clone()
+        }
+        fn answer(&self, _: Ask, _: ByteStream) -> BoxFuture<'static, ()> {
+            async {}.boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_report_that_is_too_large_goes_in_smaller_pages() {
+        const INSTANCES: usize = 1_000;
+        let mut child = Child::new(1, Facts::new("n1".parse().expect("a name"), "1"), Inbox::default());
+        for number in 0..INSTANCES {
+            let id = InstanceId::from_random(number as u128);
+            child.observe(ObservedInstance::new(id, Generation::default(), Phase::Running));
+        }
+        let owner = Arc::new(Owner(Mutex::new(child), Wake::new()));
+        let way = Arc::new(Narrow { most: 60, taken: Mutex::default(), refused: Mutex::default() });
+        let sending = tokio::spawn(run(owner, way.clone()));
+        let taken = || way.taken.lock().expect("not poisoned").iter().count();
+        for _ in 0..500 {
+            if taken() == INSTANCES {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        sending.abort();
+        assert_eq!(taken(), INSTANCES);
+        assert!(*way.refused.lock().expect("not poisoned") > 0, "it was too large at first");
     }
 }

@@ -103,7 +103,7 @@ impl ZoneService {
 
     async fn admit(&self, digest: &str, expires_at: Timestamp) -> Result<()> {
         let (digest, hosts) = (digest.to_owned(), Vec::new());
-        let record = TokenRecord { digest, kind: Kind::Node, name: None, expires_at, hosts };
+        let record = TokenRecord { digest, kind: Kind::Node, name: None, expires_at, hosts, used_by: None };
         self.book().add(record).await
     }
 

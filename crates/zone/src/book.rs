@@ -59,6 +59,13 @@ impl LedgerBook {
         self.ledger.commit_async(writes).await
     }
 
+    /// The token of this digest, if it lets the joiner in.
+    pub fn look(&self, digest: &str, joiner: &Joiner) -> Result<TokenRecord> {
+        let record: TokenRecord = self.ledger.get(&format!("{TOKEN}{digest}"))?.ok_or_else(token_refused)?;
+        record.check(joiner)?;
+        Ok(record)
+    }
+
     /// Lets somebody join whose token is good, unless `refuse` says why not; then the token stays good.
     pub async fn take(
         &self,
@@ -67,13 +74,12 @@ impl LedgerBook {
         refuse: impl FnOnce(&Joiner) -> Result<()> + Send,
     ) -> Result<()> {
         let _turn = self.turn.lock().await;
-        let key = format!("{TOKEN}{digest}");
-        let record: TokenRecord = self.ledger.get(&key)?.ok_or_else(token_refused)?;
-        record.check(&joiner)?;
+        let record = self.look(&digest, &joiner)?;
         refuse(&joiner)?;
+        let used = Write::put(format!("{TOKEN}{digest}"), &record.used(&joiner));
         let id = joiner.identity.id;
         let joined = Write::put(format!("{MEMBER}{id}"), &());
-        self.ledger.commit_async(vec![Write::delete(key), joined]).await?;
+        self.ledger.commit_async(vec![used, joined]).await?;
         self.members().insert(id);
         Ok(())
     }
@@ -82,6 +88,11 @@ impl LedgerBook {
 impl TokenBook for LedgerBook {
     fn add(&self, record: TokenRecord) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.put(record))
+    }
+
+    fn check(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
+        let checked = self.look(digest, &joiner).map(drop);
+        Box::pin(async { checked })
     }
 
     fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
@@ -99,11 +110,22 @@ mod tests {
     use work::ManualClock;
 
     fn record(digest: &str, expires_at: Timestamp) -> TokenRecord {
-        TokenRecord { digest: digest.to_owned(), kind: Kind::Node, name: None, expires_at, hosts: Vec::new() }
+        TokenRecord {
+            digest: digest.to_owned(),
+            kind: Kind::Node,
+            name: None,
+            expires_at,
+            hosts: Vec::new(),
+            used_by: None,
+        }
     }
 
     fn joiner(at: Timestamp) -> Joiner {
-        let (identity, name) = (Identity::new(Kind::Node, "n1"), "n1".parse().expect("a name"));
+        joiner_of("n1", at)
+    }
+
+    fn joiner_of(id: &str, at: Timestamp) -> Joiner {
+        let (identity, name) = (Identity::new(Kind::Node, id), id.parse().expect("a name"));
         Joiner { identity, name, hosts: Vec::new(), at }
     }
 
@@ -120,9 +142,13 @@ mod tests {
         }
         let ledger = Ledger::open(&path).expect("opens again");
         let book = LedgerBook::open(ledger.clone(), clock.clone()).expect("reads");
-        let (first, second) =
-            tokio::join!(book.redeem("aa", joiner(Timestamp(1))), book.redeem("aa", joiner(Timestamp(1))));
-        assert!(first.is_ok() != second.is_ok(), "of two callers one succeeds");
+        let (first, second) = tokio::join!(
+            book.redeem("aa", joiner(Timestamp(1))),
+            book.redeem("aa", joiner_of("n3", Timestamp(1)))
+        );
+        assert!(first.is_ok() && second.is_err(), "of two joiners one succeeds");
+        book.redeem("aa", joiner(Timestamp(2))).await.expect("the same one may come again");
+        assert!(book.redeem("aa", joiner(hour)).await.is_err(), "but not for ever");
         let again = LedgerBook::open(ledger.clone(), clock.clone()).expect("reads");
         assert!(book.member(&"n1".into()) && again.member(&"n1".into()), "who joined is remembered");
         assert!(!again.member(&"n2".into()));

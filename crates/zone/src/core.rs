@@ -277,6 +277,14 @@ impl Core {
         self.child.told(facts);
     }
 
+    pub fn page_halve(&mut self) -> Option<usize> {
+        self.child.page_halve()
+    }
+
+    pub fn page_restore(&mut self) {
+        self.child.page_restore();
+    }
+
     /// Turns what is newly known of instances into what root is told.
     fn refresh(&mut self) {
         for id in std::mem::take(&mut self.touched) {

@@ -1,6 +1,7 @@
 //! The zone and its nodes as traffic lights. Pure: what was looked at comes in, checks come out.
 
 use model::exchange::NodeReport;
+use model::health::certificate_light;
 use model::{Check, ChildId, Light, Name, PlaceMode, Timestamp};
 
 use crate::stuck::Stuck;
@@ -11,10 +12,8 @@ const NODES_IN_FULL: usize = 100;
 const NAMED_MAX: usize = 3;
 const CLOCK_YELLOW_MS: i64 = 2_000;
 const CLOCK_RED_MS: i64 = 30_000;
-const DAY_MS: i64 = 24 * 3600 * 1000;
-const CERTIFICATE_RED_MS: i64 = 3 * DAY_MS;
-/// Certificates are renewed long before this share of their life is left.
-const CERTIFICATE_YELLOW_MS: i64 = link::limits::CERT_VALID.as_millis() as i64 / 4;
+const HOUR_MS: i64 = 3600 * 1000;
+const DAY_MS: i64 = 24 * HOUR_MS;
 const DISK_YELLOW_PERCENT: u64 = 85;
 const DISK_RED_PERCENT: u64 = 95;
 /// Orphans that were removed are worth a look for so long.
@@ -93,7 +92,7 @@ fn node_checks(node: &NodeReport, seen: &Seen<'_>) -> Vec<Check> {
         all.push(clock(&subject, node.clock_ahead_ms, seen.now));
     }
     if let Some(until) = node.certificate_until {
-        all.push(certificate(&subject, until, seen.now));
+        all.push(certificate(&subject, node.certificate_from, until, seen.now));
     }
     all.extend(network(&subject, node, seen));
     let (count, grew_at) = (seen.orphans)(&ChildId::from(node.id.as_str()));
@@ -183,21 +182,21 @@ fn clock(subject: &str, ahead_ms: i64, now: Timestamp) -> Check {
 }
 
 /// How long a certificate is still good.
-pub fn certificate(subject: &str, until: Timestamp, now: Timestamp) -> Check {
+pub fn certificate(subject: &str, from: Option<Timestamp>, until: Timestamp, now: Timestamp) -> Check {
     let left_ms = until.ms_since(now);
     let days = left_ms / DAY_MS;
     let message = match left_ms {
         ..=0 => format!("ended at {until}"),
-        left if left < 2 * DAY_MS => format!("good for {} h more", left / 3_600_000),
+        left if left < 2 * HOUR_MS => format!("good for {} min more", left / 60_000),
+        left if left < 2 * DAY_MS => format!("good for {} h more", left / HOUR_MS),
         _ => format!("good for {days} days more"),
     };
     let check = |light| Check::new("certificate", subject, light, message, now);
     let hint =
         "it renews by itself when its parent can be reached; otherwise let it join again with a new token";
-    match left_ms {
-        left if left < CERTIFICATE_RED_MS => check(Light::Red).hint(hint),
-        left if left < CERTIFICATE_YELLOW_MS => check(Light::Yellow).hint(hint),
-        _ => check(Light::Green),
+    match certificate_light(from, until, now) {
+        Light::Green => check(Light::Green),
+        light => check(light).hint(hint),
     }
 }
 
@@ -250,7 +249,14 @@ mod tests {
             usage: Some(Usage { disk_used_bytes: 10, disk_total_bytes: 100, ..Usage::default() }),
             clock_ahead_ms: -30,
             certificate_until: Some(NOW.plus_ms(300 * DAY_MS)),
+            certificate_from: Some(NOW.plus_ms(-65 * DAY_MS)),
         }
+    }
+
+    /// One that is good for so long, of which so much is left.
+    fn certificate_set(node: &mut NodeReport, life_ms: i64, left_ms: i64) {
+        node.certificate_from = Some(NOW.plus_ms(left_ms - life_ms));
+        node.certificate_until = Some(NOW.plus_ms(left_ms));
     }
 
     fn look(nodes: &[NodeReport], stuck: &[Stuck]) -> Vec<Check> {
@@ -313,9 +319,14 @@ mod tests {
         check(|n| n.restarting = true, Light::Yellow, "lease");
         check(|n| n.clock_ahead_ms = 2_001, Light::Yellow, "clock");
         check(|n| n.clock_ahead_ms = -31_000, Light::Red, "clock");
-        check(|n| n.certificate_until = Some(NOW.plus_ms(80 * DAY_MS)), Light::Yellow, "certificate");
-        check(|n| n.certificate_until = Some(NOW.plus_ms(2 * DAY_MS)), Light::Red, "certificate");
+        check(|n| certificate_set(n, 365 * DAY_MS, 80 * DAY_MS), Light::Yellow, "certificate");
+        check(|n| certificate_set(n, 365 * DAY_MS, 20 * DAY_MS), Light::Red, "certificate");
         check(|n| n.certificate_until = Some(NOW.plus_ms(-1)), Light::Red, "certificate");
+        // One of an hour, of which 20 minutes are left, is as well as one of a year with 4 months.
+        let mut well = node("a");
+        certificate_set(&mut well, HOUR_MS, HOUR_MS / 3);
+        assert!(look(&[well], &[]).iter().all(|check| check.light == Light::Green));
+        check(|n| certificate_set(n, HOUR_MS, HOUR_MS / 5), Light::Yellow, "certificate");
         check(|n| n.usage.as_mut().expect("usage").disk_used_bytes = 90, Light::Yellow, "disk");
         check(|n| n.usage.as_mut().expect("usage").disk_used_bytes = 99, Light::Red, "disk");
         check(

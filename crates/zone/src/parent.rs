@@ -99,6 +99,11 @@ impl TokenBook for ZoneService {
         Box::pin(async move { book.add(record).await })
     }
 
+    fn check(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
+        let (book, digest) = (self.book(), digest.to_owned());
+        Box::pin(async move { book.look(&digest, &joiner).and_then(|_| self.name_free(&joiner)) })
+    }
+
     fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
         let (book, digest) = (self.book(), digest.to_owned());
         Box::pin(async move { book.take(digest, joiner, |joiner| self.name_free(joiner)).await })

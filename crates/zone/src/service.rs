@@ -130,10 +130,16 @@ impl ZoneService {
         self.0.book.clone()
     }
 
-    /// What goes up with a sign of life; whoever holds the certificate adds when it ends.
-    pub fn pulse(&self, certificate_until: Option<Timestamp>) -> Pulse {
+    /// What goes up with a sign of life; whoever holds the certificate adds from when and until when it is good.
+    pub fn pulse(&self, certificate: Option<(Timestamp, Timestamp)>) -> Pulse {
         let usage = self.0.meter.machine_usage(&self.0.data).ok();
-        Pulse { at: self.now(), usage, certificate_until, ..Pulse::default() }
+        Pulse {
+            at: self.now(),
+            usage,
+            certificate_until: certificate.map(|(_, until)| until),
+            certificate_from: certificate.map(|(from, _)| from),
+            ..Pulse::default()
+        }
     }
 
     /// Adds a check to the zone's health.
@@ -360,6 +366,14 @@ impl ChildOwner for ZoneService {
 
     fn told(&self, facts: Facts) {
         self.core().told(facts);
+    }
+
+    fn page_halve(&self) -> Option<usize> {
+        self.core().page_halve()
+    }
+
+    fn page_restore(&self) {
+        self.core().page_restore();
     }
 
     fn news(&self) -> Wake {

@@ -80,6 +80,7 @@ impl Vitals {
         report.usage = seen.pulse.usage.clone();
         report.clock_ahead_ms = seen.offsets_ms.iter().copied().max().unwrap_or(0);
         report.certificate_until = seen.pulse.certificate_until;
+        report.certificate_from = seen.pulse.certificate_from;
     }
 
     /// When a node last put its network back, and why it cannot.

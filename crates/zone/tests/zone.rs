@@ -485,6 +485,12 @@ impl ChildOwner for Player {
     fn told(&self, facts: Facts) {
         self.child.lock().unwrap().told(facts);
     }
+    fn page_halve(&self) -> Option<usize> {
+        self.child.lock().unwrap().page_halve()
+    }
+    fn page_restore(&self) {
+        self.child.lock().unwrap().page_restore();
+    }
     fn news(&self) -> work::Wake {
         self.news.clone()
     }

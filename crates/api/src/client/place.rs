@@ -43,6 +43,11 @@ impl Client {
         self.get("/v1/servers").await
     }
 
+    /// Forgets a root server that fell silent, by name.
+    pub async fn server_remove(&self, name: &str) -> Result<()> {
+        self.delete(&format!("/v1/servers/{}", segment(name)), None).await
+    }
+
     pub async fn node_labels(&self, name: &str, labels: &NodeLabels) -> Result<Node> {
         self.post(&format!("/v1/nodes/{}/labels", segment(name)), labels).await
     }

@@ -105,6 +105,14 @@ impl ChildOwner for StandIn {
         self.child().told(facts);
     }
 
+    fn page_halve(&self) -> Option<usize> {
+        self.child().page_halve()
+    }
+
+    fn page_restore(&self) {
+        self.child().page_restore();
+    }
+
     fn news(&self) -> Wake {
         self.news.clone()
     }

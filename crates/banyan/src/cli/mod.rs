@@ -27,6 +27,7 @@ pub mod place;
 pub mod provisioner;
 pub mod quota;
 pub mod resource;
+pub mod server;
 pub mod template;
 pub mod tenant;
 pub mod token;
@@ -206,6 +207,9 @@ pub enum Command {
     /// Those who carry out tasks of clusters.
     #[command(visible_alias = "provisioners")]
     Provisioner(provisioner::Arguments),
+    /// The root servers of this cloud (for operators).
+    #[command(subcommand, visible_alias = "servers")]
+    Server(server::Verb),
     /// Who pays and owns (for operators).
     #[command(visible_alias = "tenants")]
     Tenant(tenant::Arguments),
@@ -314,6 +318,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
             role::provisioner(&file).await.map(|()| 0).map_err(Into::into)
         }
         Command::Provisioner(args) => provisioner::run(&open()?, args).await.map(|()| 0),
+        Command::Server(verb) => server::run(&open()?, verb).await.map(|()| 0),
         Command::Health(args) => health::run(&open()?, args).await,
         Command::Node(args) => node::run(&open()?, args).await.map(|()| 0),
         Command::Zone(args) => zone::run(&open()?, args).await.map(|()| 0),

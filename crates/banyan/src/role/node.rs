@@ -85,7 +85,7 @@ impl NodeRole {
         let service = NodeService::open(&options.data, facts(&options, &host), engine)?;
         let (running, pulsing) = (service.clone(), service.clone());
         let shown = me.clone();
-        uplink.pulse_from(Arc::new(move || pulsing.pulse(shown.until().ok())));
+        uplink.pulse_from(Arc::new(move || pulsing.pulse(shown.credentials().validity().ok())));
         let measured = node::legs::measure(service.clone(), uplink.clone(), options.places.clone());
         let tasks = vec![
             tokio::spawn(measured),
@@ -290,6 +290,7 @@ fn facts(options: &NodeOptions, host: &HostFacts) -> Facts {
         area: options.area,
         legs: std::collections::BTreeMap::new(),
         members: 0,
+        labels_cut: Default::default(),
     }
 }
 

@@ -212,8 +212,8 @@ async fn tree_open(
 fn certificates_note(tree: &TreeService, server: &Credentials) -> Result<()> {
     let ca_itself = Credentials { cert: server.ca.clone(), ..server.clone() };
     tree.certificates_set(vec![
-        ("the certificate of the CA".to_owned(), ca_itself.validity()?.1),
-        ("the certificate of this server".to_owned(), server.validity()?.1),
+        ("the certificate of the CA".to_owned(), ca_itself.validity()?),
+        ("the certificate of this server".to_owned(), server.validity()?),
     ]);
     Ok(())
 }

@@ -57,7 +57,7 @@ impl ZoneRole {
         config.area = options.area;
         let service = ZoneService::open(config, uplink.clone(), clock.clone())?;
         let (pulsing, shown) = (service.clone(), me.clone());
-        uplink.pulse_from(Arc::new(move || pulsing.pulse(shown.until().ok())));
+        uplink.pulse_from(Arc::new(move || pulsing.pulse(shown.credentials().validity().ok())));
         let issuer = Arc::new(RemoteIssuer::new(&me, &options.root)?);
         let listeners = Listeners::start(&options, &me, &issuer, &service, clock.clone()).await?;
         let book = service.book();
@@ -145,7 +145,5 @@ pub async fn credentials(
         Error::invalid(format!("{} has not joined yet", newcomer.name))
             .hint("give it a token from 'banyan enroll'")
     })?;
-    let credentials = link::enroll(parents, &token, newcomer).await?;
-    credentials.save(&dir)?;
-    Ok(credentials)
+    link::enroll_kept(&dir, parents, &token, newcomer).await
 }

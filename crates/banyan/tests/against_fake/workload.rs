@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::fake::{Fake, app, instance, missing, ok, page, raw, refused, workload};
+use crate::fake::{Fake, app, broken, instance, missing, ok, page, raw, refused, workload};
 use crate::{says, text};
 
 const ONE: &str = "/v1/workloads/web";
@@ -287,4 +287,28 @@ fn a_descriptor_is_shown_as_what_it_becomes() {
     fake.on("POST /v1/apps", vec![refused(409, "conflict", "no more today")]);
     bad(&fake.run(&["apply", "-f", "sla.json"]), &["there is no such thing"]);
     assert_eq!(fake.count("POST /v1/apps"), 0);
+}
+
+#[test]
+fn following_a_run_shows_every_line_once_although_its_streams_break() {
+    let over = json!({"status": {"phase": "done"}, "spec": once()});
+    let fake = with_web(&[json!({"spec": once()}), json!({"spec": once()}), json!({"spec": once()}), over]);
+    let one = "i-0123456789abcdef0";
+    let ended = instance(json!({"name": "web-1", "phase": "stopped"}));
+    fake.on("GET /v1/instances", vec![page(json!([ended]))]);
+    let running = instance(json!({"name": "web-1", "phase": "running"}));
+    fake.on(&format!("GET /v1/instances/{one}"), vec![ok(running), ok(ended)]);
+    fake.on(
+        &format!("GET /v1/instances/{one}/logs"),
+        vec![broken("one\ntwo\nth"), raw("one\ntwo\nthree\nfour\nlast")],
+    );
+    let said = good(&fake.run(&["workload", "logs", "-f", "web"]));
+    assert_eq!(said, "web-1 | one\nweb-1 | two\nweb-1 | three\nweb-1 | four\nweb-1 | last\n");
+}
+
+fn once() -> Value {
+    let mut spec = model::WorkloadSpec::new(model::InstanceSpec::new("busybox"));
+    spec.instance.restart = model::RestartPolicy::Never;
+    spec.mode = model::Mode::Once { run: Default::default() };
+    serde_json::to_value(spec).unwrap()
 }

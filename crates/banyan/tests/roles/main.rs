@@ -7,6 +7,7 @@ mod support;
 mod down;
 mod join;
 mod provisioner;
+mod upkeep;
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -119,10 +120,15 @@ fn node_config(cloud: &Cloud, name: &str, https: u16, mqtt: u16, token: &str) ->
 
 /// Root of a tree on this machine, and the command line of its operator.
 fn root_start<'a>(cloud: &'a Cloud, names: &str) -> (Role<'a>, Operator<'a>, u16) {
+    root_start_with(cloud, names, "")
+}
+
+/// The same with more lines in its file.
+fn root_start_with<'a>(cloud: &'a Cloud, names: &str, more: &str) -> (Role<'a>, Operator<'a>, u16) {
     let (rest, link) = (free_port(), free_port());
     let data = cloud.data().join("root");
     let config = format!(
-        "data = \"{}\"\nlisten = \"127.0.0.1:{rest}\"\nlink_listen = \"127.0.0.1:{link}\"\nnames = [{names}]\n",
+        "data = \"{}\"\nlisten = \"127.0.0.1:{rest}\"\nlink_listen = \"127.0.0.1:{link}\"\nnames = [{names}]\n{more}",
         data.display()
     );
     let root = Role::start(cloud, "root", &config);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::EnrolRole;
 use bed::{Bed, NodeSettings};
-use model::{LossPolicy, Phase};
+use model::{Cpu, InstanceSpec, LossPolicy, Phase, PlaceMode};
 
 use crate::{WAIT, calm, run, seen, sleeper, small};
 
@@ -50,6 +50,53 @@ fn a_dead_host_is_replaced_inside_its_zone_while_root_is_away() {
     bed.host(first.as_str()).unwrap().restart().unwrap();
     calm(&bed);
     assert_eq!(bed.runs_on(id), [other]);
+}
+
+#[test]
+fn a_node_without_mqtt_keeps_the_same_promises() {
+    let mut bed = small(&["e1"]);
+    bed.node("east", "e2", &NodeSettings { https: true, ..NodeSettings::default() }).unwrap();
+    let mode = |mode| bed.ask(|client| async move { client.node_mode("e1", mode, false).await }).unwrap();
+    mode(PlaceMode::Cordoned);
+    let before = run(&bed, "web", sleeper());
+    let id = before.id.as_str();
+    assert_eq!(bed.runs_on(id), ["e2"]);
+    mode(PlaceMode::Open);
+
+    // Its process dies and adopts what ran on; its host dies and another takes it.
+    let node = bed.host("e2").unwrap();
+    node.kill9().unwrap();
+    node.restart().unwrap();
+    node.up_wait().unwrap();
+    let after = seen(&bed, "web", "it runs", |seen| seen.phase == Phase::Running);
+    assert_eq!((after.generation, bed.runs_on(id)), (before.generation, vec!["e2".to_owned()]));
+    node.power_off().unwrap();
+    bed.until("it runs on the other host", WAIT, || (bed.runs_on(id) == ["e1"]).then_some(())).unwrap();
+    node.restart().unwrap();
+    calm(&bed);
+    assert_eq!(bed.runs_on(id), ["e1"]);
+}
+
+#[test]
+fn what_matters_more_takes_the_room_of_what_matters_less_and_gives_it_back() {
+    let bed = small(&["e1"]);
+    let room = bed.ask(|client| async move { client.node_get("e1").await }).unwrap().facts.capacity.cpu;
+    let large = |priority| InstanceSpec { cpu: Cpu(room.0 * 6 / 10), priority, ..sleeper() };
+    let low = run(&bed, "low", large(0));
+    assert_eq!(bed.runs_on(low.id.as_str()), ["e1"]);
+    let high = run(&bed, "high", large(10));
+    assert_eq!(bed.runs_on(high.id.as_str()), ["e1"]);
+    assert!(bed.runs_on(low.id.as_str()).is_empty(), "there is room for one");
+    seen(&bed, "low", "it waits", |seen| seen.phase == Phase::Pending);
+    // One of the same priority takes nothing from anybody.
+    bed.create("other", large(10)).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(bed.runs_on(high.id.as_str()), ["e1"]);
+    bed.delete("other").unwrap();
+    bed.delete("high").unwrap();
+    seen(&bed, "low", "it runs again", |seen| seen.phase == Phase::Running);
+    calm(&bed);
+    assert_eq!(bed.runs_on(low.id.as_str()), ["e1"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The listening side: accepts, verifies who calls, and serves the routes.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::body::Body;
@@ -24,9 +24,12 @@ use crate::calls::Calls;
 use crate::dispatch::Dispatcher;
 use crate::enroll::Desk;
 use crate::identity::{Children, Credentials, Identity, validity_of};
-use crate::limits::{CONNECT_WAIT, CONNECTIONS_MAX, POLL_MAX, REQUESTS_PER_CONNECTION_MAX};
+use crate::limits::{
+    CONNECT_WAIT, CONNECTIONS_MAX, POLL_MAX, REQUESTS_PER_CONNECTION_MAX, STRANGERS_SAID_EVERY,
+};
 use crate::parent::{ParentHandler, PeerHandler};
 use crate::tls::server_config;
+use crate::uplink::Rarely;
 use crate::wallet::Wallet;
 
 pub struct HttpsParentConfig {
@@ -78,7 +81,12 @@ impl HttpsParent {
             dispatcher: config.dispatcher,
             roster: roster.clone(),
         });
-        let server = Server { acceptor, router: router(shared), roster: roster.clone() };
+        let server = Server {
+            acceptor,
+            router: router(shared),
+            roster: roster.clone(),
+            strangers: Arc::new(Mutex::new(Rarely::new(STRANGERS_SAID_EVERY))),
+        };
         tokio::spawn(kicks_follow(roster.clone(), kicks, stop.clone()));
         tokio::spawn(server.accept(listener, stop.clone()));
         Ok(Self { address, roster, wallet, _stop: stop.drop_guard() })
@@ -104,6 +112,8 @@ struct Server {
     acceptor: TlsAcceptor,
     router: Router,
     roster: Arc<Roster>,
+    /// Anybody may come with a certificate that is of no use here, and often.
+    strangers: Arc<Mutex<Rarely>>,
 }
 
 impl Server {
@@ -133,11 +143,24 @@ impl Server {
         }
     }
 
+    /// One that shows a certificate which has expired, is not good yet or is of another CA is worth a word: it is somebody
+    /// who should be let in, or tries to.
+    fn refused(&self, from: Option<SocketAddr>, error: &std::io::Error) {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let certificate = matches!(tls, Some(rustls::Error::InvalidCertificate(_)));
+        if certificate && self.strangers.lock().unwrap_or_else(PoisonError::into_inner).due() {
+            tracing::warn!(?from, %error, "a certificate is refused; an expired one needs a new token");
+        } else {
+            tracing::debug!(?from, %error, "TLS handshake failed");
+        }
+    }
+
     async fn connection(self, socket: TcpStream) {
         let _ = socket.set_nodelay(true);
+        let from = socket.peer_addr();
         let tls = match tokio::time::timeout(CONNECT_WAIT, self.acceptor.accept(socket)).await {
             Ok(Ok(tls)) => tls,
-            Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+            Ok(Err(error)) => return self.refused(from.ok(), &error),
             Err(_) => return tracing::debug!("TLS handshake took too long"),
         };
         let certificate = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);

@@ -49,6 +49,9 @@ impl Roster {
     /// Takes a message of the child's connection with this number. One that another took the place of is sent away:
     /// where two hosts have one identity, each of them pauses longer and longer.
     pub(super) fn turn(&self, child: &ChildId, conn: u64) -> Result<()> {
+        if self.calls.twins_heard(child, conn) {
+            self.handler.twins(child);
+        }
         let strange = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             let (turns, said) = turns
@@ -77,6 +80,7 @@ impl Roster {
     /// Closes the connections of one child, and its streams.
     pub(super) fn kick(&self, child: &ChildId) {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner).remove(child);
+        self.calls.lives_forget(child);
         for (_, stop) in self.open().get(child).into_iter().flatten() {
             stop.cancel();
         }

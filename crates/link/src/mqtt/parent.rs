@@ -232,7 +232,7 @@ impl Hub {
         if new {
             self.handler.link_state(child, true);
         }
-        if strange == Some(Strange::Twin) {
+        if self.calls.twins_heard(child, beat.conn) || strange == Some(Strange::Twin) {
             self.handler.twins(child);
         }
         self.handler.heard(child, Some(&beat.pulse));

@@ -364,6 +364,7 @@ pub fn observed(rev: u64) -> Observed {
         area: None,
         legs: std::collections::BTreeMap::new(),
         members: 0,
+        labels_cut: Default::default(),
     };
     let at = Revision { epoch: 1, rev };
     Observed {

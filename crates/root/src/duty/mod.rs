@@ -9,6 +9,7 @@
 //!                                      ▲  │ stops: deletes its record                      │
 //!                                      │  └────────────────▶ (end)                          │
 //!                                      └──────── beats again, with its next beat ◀──────────┘
+//!   What was forgotten leaves a record of its own, for operators, until it is back or they remove it.
 //!
 //!   duty:  vacant (no record, or its holder is not there) ── claimed by compare-and-set, term + 1 ──▶ held
 //! ```
@@ -115,7 +116,7 @@ impl Duties {
         Self(Arc::new(Inner { shared, held, alone: OnceLock::new(), started }))
     }
 
-    /// All servers of the store that are there, by name; `now` is when the only one is heard.
+    /// All servers of the store that are there, or fell silent and were not removed, by name; `now` is when the only one is heard.
     pub fn servers(&self, now: Timestamp) -> Vec<Server> {
         let Some(shared) = &self.0.shared else { return vec![self.alone_server(now)] };
         let snapshot = shared.state.snapshot();
@@ -131,8 +132,13 @@ impl Duties {
             last_heard: row.at,
             duties: duties(&row.id),
             this: row.id == shared.id,
+            lost: !snapshot.servers.contains_key(&row.id),
         };
-        let mut servers: Vec<Server> = snapshot.servers.values().map(|row| server(&row.value)).collect();
+        let lost =
+            snapshot.servers_lost.values().filter(|row| !snapshot.servers.contains_key(&row.server.id));
+        let lost = lost.map(|row| server(&row.server));
+        let mut servers: Vec<Server> =
+            snapshot.servers.values().map(|row| server(&row.value)).chain(lost).collect();
         servers.sort_by(|a, b| a.name.cmp(&b.name));
         servers
     }
@@ -146,6 +152,7 @@ impl Duties {
             last_heard: now,
             duties: ALL.iter().map(|duty| (*duty).to_owned()).collect(),
             this: true,
+            lost: false,
         }
     }
 

@@ -10,7 +10,7 @@ use work::{Clock, SystemClock};
 use super::core::{Act, Core, vacant};
 use super::{ALL, BEAT, Duties, Fence, Shared, VALID};
 use crate::state::commit_error;
-use crate::tables::{DutyRecord, ServerRecord, encode, kind};
+use crate::tables::{DutyRecord, LostServerRecord, ServerRecord, encode, kind};
 
 impl Duties {
     /// Joins the other servers. A record from the same place is of an earlier life of ours and goes, so that a
@@ -31,6 +31,8 @@ impl Duties {
         let snapshot = shared.state.snapshot();
         let old = snapshot.servers.values().filter(|row| row.place == place);
         let txn = old.fold(Txn::new(), |txn, row| txn.delete(kind::SERVER, &row.id, None));
+        let back = snapshot.servers_lost.values().filter(|row| row.server.place == place);
+        let txn = back.fold(txn, |txn, row| txn.delete(kind::SERVER_LOST, &row.server.id, None));
         let id = shared.id.clone();
         let me = ServerRecord { id, link_url, endpoint, place, names, beat: 0, since, at: since };
         let me = shared.me.get_or_init(|| me);
@@ -76,7 +78,11 @@ impl Duties {
 
     /// Writes our record. While that takes too long, we step back from what we hold.
     async fn beat(&self, shared: &Shared, me: ServerRecord) -> Result<()> {
-        let txn = Txn::new().put(kind::SERVER, &me.id, None, None, encode(&me));
+        let mut txn = Txn::new().put(kind::SERVER, &me.id, None, None, encode(&me));
+        // It was silent, and is back.
+        if let Some(lost) = shared.state.snapshot().servers_lost.get(&me.id) {
+            txn = txn.delete(kind::SERVER_LOST, &me.id, Some(lost.version));
+        }
         let commit = shared.state.commit(txn);
         tokio::pin!(commit);
         loop {
@@ -136,7 +142,11 @@ impl Shared {
     async fn perform(&self, act: Act) {
         let (txn, done) = match act {
             Act::Forget { server, version } => {
-                let txn = Txn::new().delete(kind::SERVER, &server, Some(version));
+                let mut txn = Txn::new().delete(kind::SERVER, &server, Some(version));
+                if let Some(row) = self.state.snapshot().servers.get(&server) {
+                    let lost = LostServerRecord { server: ServerRecord::clone(row) };
+                    txn = txn.put(kind::SERVER_LOST, &server, None, None, encode(&lost));
+                }
                 (txn, format!("root server {server} is silent and no longer counted"))
             }
             Act::Claim { duty, gone, term } => {

@@ -10,7 +10,7 @@ use super::extract::{Body, Item, Pairs, Seen};
 use super::reply::{Reply, done, ok, versioned};
 use crate::cloud::{Caller, Shared};
 use crate::ops::page::Query;
-use crate::ops::{event, health, node, zone};
+use crate::ops::{event, health, node, server, zone};
 
 pub async fn zone_list(State(cloud): State<Shared>, caller: Caller, pairs: Pairs) -> Reply {
     ok(zone::list(&cloud, &caller, &Query::parse(&pairs.0, zone::FILTERS)?)?)
@@ -109,6 +109,11 @@ pub async fn zone_history(State(cloud): State<Shared>, Item(name): Item, pairs: 
 /// The root servers of the store.
 pub async fn server_list(State(cloud): State<Shared>) -> Reply {
     ok(cloud.duties.servers(cloud.now()))
+}
+
+pub async fn server_remove(State(cloud): State<Shared>, caller: Caller, Item(name): Item) -> Reply {
+    server::remove(&cloud, &caller, &name).await?;
+    done()
 }
 
 /// How the platform itself is.

@@ -19,6 +19,7 @@ pub mod once;
 pub mod page;
 pub mod quota;
 pub mod resource;
+pub mod server;
 pub mod session;
 pub mod tenant;
 pub mod token;

@@ -47,6 +47,7 @@ pub fn apply(snapshot: &mut Snapshot, change: &Change) -> Result<Option<Notice>>
         kind::RESOURCE => resource(snapshot, seq, id, version, body)?,
         kind::SERVER => keep(&mut snapshot.servers, id.clone(), version, body)?,
         kind::OBJECT_STORE => keep(&mut snapshot.object_stores, id.clone(), version, body)?,
+        kind::SERVER_LOST => keep(&mut snapshot.servers_lost, id.clone(), version, body)?,
         kind::DUTY => keep(&mut snapshot.duties, id.clone(), version, body)?,
         // Other crates may keep records of their own in the same store.
         _ => None,

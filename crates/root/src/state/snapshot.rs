@@ -17,9 +17,9 @@ use model::{
 use crate::cluster::record::{CallRecord, ClusterRecord, JobRecord, NodeRecord};
 use crate::resource::ResourceRecord;
 use crate::tables::{
-    AppRecord, DefinitionRecord, DutyRecord, ImageRecord, InstanceRecord, KeyRecord, ObjectStoreRecord,
-    ProvisionerRecord, RemovedRecord, ServerRecord, SessionRecord, StatusRecord, TenantRecord, TokenRecord,
-    UserRecord, WorkloadRecord, WorkloadState, ZoneRecord,
+    AppRecord, DefinitionRecord, DutyRecord, ImageRecord, InstanceRecord, KeyRecord, LostServerRecord,
+    ObjectStoreRecord, ProvisionerRecord, RemovedRecord, ServerRecord, SessionRecord, StatusRecord,
+    TenantRecord, TokenRecord, UserRecord, WorkloadRecord, WorkloadState, ZoneRecord,
 };
 
 /// A record with the version the store gave it.
@@ -145,6 +145,8 @@ pub struct Snapshot {
     /// The last change of what provisioners have of them.
     pub resources_seq: i64,
     pub servers: OrdMap<String, Row<ServerRecord>>,
+    /// Those that fell silent and were not forgotten by an operator.
+    pub servers_lost: OrdMap<String, Row<LostServerRecord>>,
     pub duties: OrdMap<String, Row<DutyRecord>>,
     /// At most one.
     pub object_stores: OrdMap<String, Row<ObjectStoreRecord>>,

@@ -1,5 +1,7 @@
 //! What the API needs of the tree: questions carried down to a zone, and tokens for newcomers.
 
+use std::sync::PoisonError;
+
 use futures::future::BoxFuture;
 use link::{ByteStream, EnrollToken, Kind, TokenBook};
 use model::exchange::{Ask, Doorway, NodeReport};
@@ -68,8 +70,8 @@ impl Tree for TreeService {
         self.0.config.leases.lease_ms
     }
 
-    fn certificates(&self) -> Vec<(String, Timestamp)> {
-        self.0.certificates.get().cloned().unwrap_or_default()
+    fn certificates(&self) -> Vec<(String, (Timestamp, Timestamp))> {
+        self.0.certificates.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn tell_again(&self, instance: &InstanceId) -> bool {

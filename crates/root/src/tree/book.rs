@@ -1,4 +1,4 @@
-//! Enrolment tokens in the store: each is used once, and the zone or provisioner that used it
+//! Enrolment tokens in the store: each is used by one, and the zone or provisioner that used it
 //! is known in the same transaction.
 
 use futures::future::BoxFuture;
@@ -19,26 +19,49 @@ impl StoreBook {
         Self(tree)
     }
 
-    async fn redeem_once(&self, digest: String, joiner: Joiner) -> Result<()> {
+    /// The token of this digest with its version, if it lets the joiner in.
+    async fn look(&self, digest: &str, joiner: &Joiner) -> Result<(TokenRecord, i64)> {
         let state = &self.0.0.state;
-        let record = state.store().get(kind::ENROLMENT, &digest).await.map_err(Error::from)?;
+        let record = state.store().get(kind::ENROLMENT, digest).await.map_err(Error::from)?;
         let record = record.ok_or_else(token_refused)?;
         let token: TokenRecord = record
             .body
             .read()
             .map_err(|e| Error::internal("an enrolment token cannot be read").because(e))?;
-        token.check(&joiner)?;
-        let txn = Txn::new().delete(kind::ENROLMENT, &digest, Some(record.version));
+        token.check(joiner)?;
+        let snapshot = state.snapshot();
+        let kind = joiner.identity.kind;
+        if snapshot.removed.contains_key(&joiner.identity.child_id()) {
+            let text = format!("this {kind} was removed and cannot join again under its old identity");
+            return Err(Error::conflict(text).hint("empty its data folder, then join with a new token"));
+        }
+        if token.used_by.is_none() {
+            let taken = match kind {
+                Kind::Zone => snapshot.zone_names.contains_key(&joiner.name),
+                _ => snapshot.provisioners.values().any(|other| other.name == joiner.name),
+            };
+            if taken {
+                return Err(name_taken(joiner));
+            }
+            if kind == Kind::Zone {
+                self.0.hosts_join(&token, joiner)?;
+            }
+        }
+        Ok((token, record.version))
+    }
+
+    async fn redeem_once(&self, digest: String, joiner: Joiner) -> Result<()> {
+        let (token, version) = self.look(&digest, &joiner).await?;
+        if token.used_by.is_some() {
+            // The answer was lost; all of it is kept already.
+            return Ok(());
+        }
+        let used = Body::of(&token.clone().used(&joiner));
+        let txn = Txn::new().update(kind::ENROLMENT, &digest, version, used);
         if joiner.identity.kind == Kind::Provisioner {
             return self.provisioner_add(txn, &joiner).await;
         }
         let id: ZoneId = joiner.identity.id.parse()?;
-        if state.snapshot().removed.contains_key(&joiner.identity.child_id()) {
-            return Err(Error::conflict(
-                "this zone was removed and cannot join again under its old identity",
-            )
-            .hint("empty its data folder, then join with a new token"));
-        }
         let (hosts, granted) = self.0.hosts_join(&token, &joiner)?;
         let zone = ZoneRecord {
             hosts,
@@ -85,15 +108,17 @@ impl StoreBook {
     async fn commit(&self, txn: Txn, joiner: &Joiner) -> Result<()> {
         match self.0.0.state.try_commit(txn).await {
             Ok(_) => Ok(()),
-            Err(CommitError::NameTaken { .. }) => {
-                let (kind, name) = (joiner.identity.kind, &joiner.name);
-                Err(Error::conflict(format!("there is already a {kind} named '{name}'")))
-            }
+            Err(CommitError::NameTaken { .. }) => Err(name_taken(joiner)),
             // Somebody else used the token in the meantime.
             Err(CommitError::VersionMismatch { .. } | CommitError::Missing { .. }) => Err(token_refused()),
             Err(other) => Err(other.into()),
         }
     }
+}
+
+fn name_taken(joiner: &Joiner) -> Error {
+    let (kind, name) = (joiner.identity.kind, &joiner.name);
+    Error::conflict(format!("there is already a {kind} named '{name}'"))
 }
 
 impl TokenBook for StoreBook {
@@ -102,6 +127,11 @@ impl TokenBook for StoreBook {
             let txn = Txn::new().insert(kind::ENROLMENT, &record.digest, None, None, Body::of(&record));
             self.0.0.state.commit(txn).await.map(drop)
         })
+    }
+
+    fn check(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
+        let digest = digest.to_owned();
+        Box::pin(async move { self.look(&digest, &joiner).await.map(drop) })
     }
 
     fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::exchange::{Ack, Revision};
 use model::{
     Assignment, ChildId, Desired, Facts, Generation, InstanceEvent, InstanceId, Observed, ObservedInstance,
-    Phase, Run, Timestamp, ZoneId,
+    Phase, Run, Timestamp, WorkloadId, ZoneId,
 };
 use tier::{ChildStatus, Decision, Parent, ParentConfig, Place};
 
@@ -66,6 +66,15 @@ impl Core {
         self.parent.unwant(id);
         self.statuses.remove(id);
         self.dirty.remove(id);
+    }
+
+    /// So many instances of a workload may be unavailable when they are moved on purpose.
+    pub fn workload_take(&mut self, workload: &WorkloadId, may_be_missing: u32) {
+        self.parent.limit_set(workload, may_be_missing);
+    }
+
+    pub fn workload_forget(&mut self, workload: &WorkloadId) {
+        self.parent.limit_forget(workload);
     }
 
     pub fn status(&self, id: &InstanceId) -> Option<&StatusRecord> {
@@ -332,10 +341,10 @@ fn assignment(record: &InstanceRecord, generation: Generation) -> Assignment {
         restart_count: record.restart_count,
         spec: record.spec.clone(),
         image: record.image.clone(),
-        group: record.owner.as_ref().map(|owner| model::Group {
-            workload: owner.workload.clone(),
-            max_unavailable: owner.max_unavailable,
-        }),
+        group: record
+            .owner
+            .as_ref()
+            .map(|owner| model::Group { workload: owner.workload.clone(), may_move: false }),
     }
 }
 

@@ -41,6 +41,7 @@ use crate::image::ImageStore;
 use crate::peer::{Peers, ZoneLife};
 use crate::replica::Replica;
 use crate::state::{NoticeBody, State};
+use crate::workload::record::may_be_missing;
 
 /// Instances decided about, and folded, in one batch.
 const BATCH_MAX: usize = 256;
@@ -96,8 +97,8 @@ struct Inner {
     names: OnceLock<Vec<String>>,
     link_url: OnceLock<String>,
     vitals: Mutex<Vitals>,
-    /// Certificates of this root with their ends, for its health.
-    certificates: OnceLock<Vec<(String, Timestamp)>>,
+    /// Certificates of this root, from when and until when they are good, for its health.
+    certificates: Mutex<Vec<(String, (Timestamp, Timestamp))>>,
 }
 
 impl TreeService {
@@ -140,7 +141,7 @@ impl TreeService {
             names: OnceLock::new(),
             link_url: OnceLock::new(),
             vitals: Mutex::default(),
-            certificates: OnceLock::new(),
+            certificates: Mutex::default(),
         };
         Self(Arc::new(inner))
     }
@@ -192,9 +193,9 @@ impl TreeService {
         self.0.link_url.get().cloned().into_iter().chain(others).collect()
     }
 
-    /// The certificates whose ends the health of root watches.
-    pub fn certificates_set(&self, certificates: Vec<(String, Timestamp)>) {
-        let _ = self.0.certificates.set(certificates);
+    /// The certificates whose ends the health of root watches; set again after a renewal.
+    pub fn certificates_set(&self, certificates: Vec<(String, (Timestamp, Timestamp))>) {
+        *self.0.certificates.lock().unwrap_or_else(PoisonError::into_inner) = certificates;
     }
 
     /// The calls that the zones' listeners share.
@@ -296,6 +297,12 @@ impl TreeService {
                     // Only this tree writes what became of instances.
                     NoticeBody::Status(_) => {}
                     NoticeBody::InstanceGone(record) => core.forget(&record.id),
+                    NoticeBody::Workload(row) => {
+                        let snapshot = self.0.state.snapshot();
+                        let state = snapshot.workload_states.get(&row.id).map(|state| state.value.as_ref());
+                        core.workload_take(&row.id, may_be_missing(&row, state));
+                    }
+                    NoticeBody::WorkloadGone(row) => core.workload_forget(&row.id),
                     NoticeBody::Zone(zone) => core.zone_take(&zone, self.steady()),
                     NoticeBody::ZoneGone(zone) => {
                         core.zone_remove(&zone.id);
@@ -324,6 +331,10 @@ impl TreeService {
             if zone.as_str().parse().is_ok_and(|id: model::ZoneId| !snapshot.zones.contains_key(&id)) {
                 core.zone_forget(&zone);
             }
+        }
+        for (id, row) in &snapshot.workloads {
+            let state = snapshot.workload_states.get(id).map(|state| state.value.as_ref());
+            core.workload_take(id, may_be_missing(row, state));
         }
         for (id, record) in &snapshot.instances {
             match core.status(id) {

@@ -50,6 +50,7 @@ impl Vitals {
         let Some(seen) = self.seen.get(&ChildId::from(report.id.as_str())) else { return };
         report.clock_ahead_ms = seen.offsets_ms.iter().copied().max().unwrap_or(0);
         report.certificate_until = seen.pulse.certificate_until;
+        report.certificate_from = seen.pulse.certificate_from;
         report.usage = seen.pulse.usage.clone();
     }
 
@@ -86,6 +87,7 @@ mod tests {
             usage: None,
             clock_ahead_ms: 0,
             certificate_until: None,
+            certificate_from: None,
         };
         vitals.fill(&mut report);
         assert_eq!(report.clock_ahead_ms, -20);

@@ -43,6 +43,10 @@ impl Board {
                     NoticeBody::InstanceGone(row) => {
                         self.mark(row.owner.as_ref().map(|o| o.workload.clone()))
                     }
+                    // What stands in a zone that empties may have to be replaced.
+                    NoticeBody::Zone(zone) if zone.mode.empties() => {
+                        self.dirty.extend(state.snapshot().workloads.keys().cloned());
+                    }
                     NoticeBody::Workload(row) | NoticeBody::WorkloadGone(row) => self.mark([row.id.clone()]),
                     _ => {}
                 }

@@ -228,7 +228,6 @@ fn instances_new(
                     run: create.run,
                     restart: row.restart_count,
                     counted: false,
-                    max_unavailable: max_unavailable(row),
                 }),
                 run: Run::Running,
                 restart_count: 0,
@@ -246,15 +245,6 @@ fn template(row: &WorkloadRecord, revision: u64) -> Option<(&InstanceSpec, &Arc<
     }
     let found = row.earlier.iter().find(|template| template.revision == revision)?;
     Some((&found.instance, &found.image))
-}
-
-/// At least one, so that a drain can move what there is only one of.
-fn max_unavailable(row: &WorkloadRecord) -> u32 {
-    match &row.spec.mode {
-        model::Mode::Service { replicas } => row.spec.update.room(*replicas).0.max(1),
-        model::Mode::Daemon => 1,
-        model::Mode::Once { run } | model::Mode::Cron { run, .. } => run.parallelism,
-    }
 }
 
 fn name_new(snapshot: &Snapshot, row: &WorkloadRecord, names: &mut BTreeSet<Name>) -> Name {

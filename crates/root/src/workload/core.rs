@@ -30,11 +30,13 @@ mod stamps;
 mod tests;
 
 use model::exchange::Health;
-use model::{InstanceId, Mode, Name, Phase, RestartPolicy, Run, Timestamp, WorkloadPhase};
+use model::{
+    InstanceId, LossPolicy, Mode, Moving, Name, Phase, RestartPolicy, Run, Timestamp, WorkloadPhase,
+};
 
 use super::record::{Pin, base_of};
 use crate::ops::view;
-use crate::state::Entry;
+use crate::state::{Entry, Snapshot};
 use crate::tables::{WorkloadRecord, WorkloadState};
 
 pub use scale::Usage;
@@ -67,6 +69,8 @@ pub struct Seen {
     /// It ended, and nobody below starts it again.
     pub finished: bool,
     pub node: Option<Name>,
+    /// Its place is emptied, and it may be elsewhere.
+    pub leaves: bool,
     pub pin: Option<Pin>,
     pub message: Option<String>,
     pub created_at: Timestamp,
@@ -147,10 +151,15 @@ impl Plan {
 }
 
 impl Seen {
-    pub fn of(entry: &Entry) -> Option<Self> {
+    pub fn of(snapshot: &Snapshot, entry: &Entry) -> Option<Self> {
         let record = &entry.instance;
         let owner = record.owner.as_ref()?;
         let status = entry.status.as_ref();
+        let zone = status.and_then(|status| snapshot.zones.get(status.zone.as_ref()?));
+        let zone_left = zone.is_some_and(|zone| {
+            let free = record.spec.lost == LossPolicy::Replace || zone.forced;
+            zone.mode.empties() && free && record.spec.constraints.node.is_none()
+        });
         let observed = status.and_then(|status| status.observed.as_ref());
         let pin = match (&record.spec.constraints.zone, &record.spec.constraints.node) {
             (Some(zone), Some(node)) => zone.parse().ok().zip(node.parse().ok()),
@@ -173,6 +182,8 @@ impl Seen {
             failures: observed.map_or(0, |seen| seen.failures),
             finished: observed.is_some_and(|seen| seen.finished),
             node: observed.and_then(|seen| seen.node.clone()),
+            leaves: zone_left
+                || observed.is_some_and(|seen| seen.handed_up || seen.moving == Some(Moving::Asks)),
             pin: pin.map(|(zone, node)| Pin { zone, node }),
             message: (phase != Phase::Running).then(|| view::instance_message(entry)).flatten(),
             created_at: record.created_at,
@@ -237,6 +248,17 @@ impl Look<'_> {
     /// Whether it is what the newest revision and the last restart ask for.
     fn current(&self, seen: &Seen) -> bool {
         base_of(self.record, seen.revision) == self.record.base && seen.restart == self.record.restart_count
+    }
+
+    /// Whether it is to be replaced by another because its place is emptied and none may be missing. An update that is
+    /// under way comes first, so that its end says something of the new template alone.
+    fn displaced(&self, seen: &Seen, wanted: u32) -> bool {
+        let settled = self.state.and_then(|state| state.rollout.as_ref()).is_some_and(|rollout| {
+            rollout.done
+                && rollout.revision == self.record.revision
+                && rollout.restart == self.record.restart_count
+        });
+        seen.leaves && settled && self.record.spec.update.room(wanted).0 == 0
     }
 
     /// Whether an instance that ended may be replaced now; if not, says when.

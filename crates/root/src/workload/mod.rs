@@ -117,7 +117,7 @@ impl Controller {
         self.known.interest(id, &row.spec);
         let members = snapshot.members.get(id);
         let instances: Vec<Seen> =
-            members.into_iter().flat_map(|all| all.values()).filter_map(Seen::of).collect();
+            members.into_iter().flat_map(|all| all.values()).filter_map(|e| Seen::of(&snapshot, e)).collect();
         let nodes = match row.spec.mode {
             Mode::Daemon => self.known.nodes(&self.cloud, &snapshot, row, &instances),
             _ => None,

@@ -7,7 +7,7 @@ use model::{
     WorkloadId, WorkloadSpec,
 };
 
-use crate::tables::{RolledBack, TemplateRecord, WorkloadRecord};
+use crate::tables::{RolledBack, TemplateRecord, WorkloadRecord, WorkloadState};
 
 /// Earlier templates that are kept.
 pub const EARLIER_MAX: usize = 10;
@@ -51,6 +51,20 @@ pub fn record_new(
         deleting: false,
         created_at: by.at,
         created_by: by.who.to_owned(),
+    }
+}
+
+/// How many instances may be unavailable at once when they are moved on purpose. Where that is none, they are not moved:
+/// the controller makes another first.
+pub fn may_be_missing(record: &WorkloadRecord, state: Option<&WorkloadState>) -> u32 {
+    match &record.spec.mode {
+        Mode::Service { replicas } => {
+            let scaled = state.and_then(|state| state.scale.as_ref()).map(|scale| scale.replicas);
+            let wanted = scaled.filter(|_| record.spec.autoscale.is_some()).unwrap_or(*replicas);
+            record.spec.update.room(wanted).0
+        }
+        Mode::Daemon => 1,
+        Mode::Once { run } | Mode::Cron { run, .. } => run.parallelism,
     }
 }
 

@@ -126,6 +126,7 @@ pub fn facts(name: &str) -> Facts {
         area: None,
         legs: std::collections::BTreeMap::new(),
         members: 0,
+        labels_cut: Default::default(),
     }
 }
 
@@ -177,6 +178,7 @@ impl FakeZone {
             usage: None,
             clock_ahead_ms: 0,
             certificate_until: None,
+            certificate_from: None,
         }
     }
 
@@ -226,8 +228,8 @@ impl Tree for StubTree {
         true
     }
 
-    fn certificates(&self) -> Vec<(String, Timestamp)> {
-        vec![("the certificate of the CA".into(), Timestamp(i64::MAX / 2))]
+    fn certificates(&self) -> Vec<(String, (Timestamp, Timestamp))> {
+        vec![("the certificate of the CA".into(), (Timestamp(0), Timestamp(i64::MAX / 2)))]
     }
 
     fn tell_again(&self, instance: &model::InstanceId) -> bool {

@@ -353,6 +353,7 @@ impl Parent {
         } else if held.leaving.is_none() {
             self.handed.remove(&id);
         }
+        self.moving_follow(&id);
         self.rest_follow(&id);
         true
     }

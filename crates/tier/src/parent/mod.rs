@@ -19,14 +19,14 @@ mod report;
 mod rest;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use model::constraint::Labels;
 use model::exchange::{Remaining, Revision};
 use model::{
     Area, Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, LossPolicy,
-    ObservedInstance, PlaceMode, Run, Timestamp,
+    ObservedInstance, PlaceMode, Run, Timestamp, WorkloadId,
 };
 use placement::{Fleet, Level, Policy, Want};
 
@@ -138,6 +138,10 @@ pub(crate) struct Held {
     pub rest: Rest,
     /// It should leave its child and finds no other here: whoever is above may take it elsewhere.
     pub handed_up: bool,
+    /// It should leave its child for another, and whoever is above is asked whether it may.
+    pub asks: bool,
+    /// Its child may move it: it counts as unavailable until it runs again.
+    pub may_move: bool,
 }
 
 impl Held {
@@ -219,6 +223,10 @@ pub struct Parent {
     pub(crate) movers: BTreeSet<InstanceId>,
     /// Instances that their child would hand to another.
     pub(crate) handed: BTreeSet<InstanceId>,
+    /// Instances that their child would move, and may not yet.
+    pub(crate) asking: BTreeSet<InstanceId>,
+    /// How many of each workload may be unavailable when they are moved on purpose; known to root alone.
+    pub(crate) limits: HashMap<WorkloadId, u32>,
     /// Instances of which something new is known, beside what reports say.
     pub(crate) news: BTreeSet<InstanceId>,
     /// When leases were last looked at.
@@ -248,6 +256,8 @@ impl Parent {
             preempting: BTreeMap::new(),
             movers: BTreeSet::new(),
             handed: BTreeSet::new(),
+            asking: BTreeSet::new(),
+            limits: HashMap::new(),
             news: BTreeSet::new(),
             looked: None,
             members,
@@ -298,6 +308,8 @@ impl Parent {
                     leaving: None,
                     rest: Rest::Awake,
                     handed_up: false,
+                    asks: false,
+                    may_move: false,
                 };
                 self.wants.insert(id.clone(), held);
             }
@@ -333,6 +345,7 @@ impl Parent {
         self.queue_out(id);
         self.movers.remove(id);
         self.handed.remove(id);
+        self.asking.remove(id);
         self.news.remove(id);
         self.wants.remove(id);
         self.rested.remove(id);
@@ -393,6 +406,9 @@ impl Parent {
         }
         let mut assignment = held.assignment.clone();
         assignment.generation = place.generation;
+        if let Some(group) = &mut assignment.group {
+            group.may_move = held.may_move;
+        }
         match held.rest {
             _ if held.leaving.is_some() => assignment.run = Run::Gone,
             Rest::Waking(_) => assignment.run = Run::Stopped,
@@ -438,8 +454,9 @@ impl Parent {
             self.fleet.release(id);
         }
         let place = held.place.take()?;
-        (held.leaving, held.handed_up) = (None, false);
+        (held.leaving, held.handed_up, held.asks, held.may_move) = (None, false, false, false);
         self.handed.remove(id);
+        self.asking.remove(id);
         self.fleet.release(id);
         let asleep = held.asleep();
         if let Some(count) = self.placed_count.get_mut(&place.child) {

@@ -12,8 +12,9 @@ use model::{
 use super::Parent;
 use super::drain::LEFT_LISTED_MAX;
 
-/// GPUs listed one by one in an aggregate; a parent only needs to know whether an ask can fit.
-const AGGREGATE_GPUS_MAX: usize = 64;
+/// GPUs of an aggregate. Equal ones travel as one, so that many are few words.
+const AGGREGATE_GPUS_MAX: usize = 1 << 16;
+/// Values of one label; of a label with more the parent only knows that the child may have any.
 const AGGREGATE_LABEL_VALUES_MAX: usize = 64;
 const AGGREGATE_LEGS_MAX: usize = 64;
 /// The leg from a node to its zone.
@@ -64,7 +65,10 @@ impl Parent {
         if !self.config.children_are_zones {
             view.explanation = held.explanation.clone();
         }
-        view.handed_up = held.handed_up;
+        if !self.config.children_are_zones {
+            view.handed_up = held.handed_up;
+            view.moving = held.moving();
+        }
         if held.gone {
             view.phase = Phase::Gone;
         } else if held.place.is_none() {
@@ -170,6 +174,7 @@ impl Parent {
                 usage: None,
                 clock_ahead_ms: 0,
                 certificate_until: None,
+                certificate_from: None,
             })
         };
         self.children.iter().filter_map(report).collect()
@@ -212,10 +217,12 @@ impl Parent {
         total.cordoned = total.nodes > 0 && !open;
         total.archs = archs.into_iter().collect();
         total.runtimes = runtimes.into_iter().collect();
-        total.labels = labels
-            .into_iter()
-            .map(|(k, v)| (k, v.into_iter().take(AGGREGATE_LABEL_VALUES_MAX).collect()))
-            .collect();
+        for (key, values) in labels {
+            if values.len() > AGGREGATE_LABEL_VALUES_MAX {
+                total.labels_cut.insert(key.clone());
+            }
+            total.labels.insert(key, values.into_iter().take(AGGREGATE_LABEL_VALUES_MAX).collect());
+        }
         total.gpus = gpus_bounded(total.gpus);
         total.largest = Some(largest);
         total.free = Some(free);
@@ -281,7 +288,7 @@ fn legs_add(legs: &mut BTreeMap<String, Leg>, facts: &Facts, up_us: Option<u32>)
     }
 }
 
-/// Whole devices first: they fit every ask.
+/// Whole devices first: they fit every ask. Equal ones stand side by side.
 fn gpus_bounded(mut gpus: Vec<GpuDevice>) -> Vec<GpuDevice> {
     gpus.sort_by(|a, b| b.free_milli.min(GPU_WHOLE_MILLI).cmp(&a.free_milli).then(a.model.cmp(&b.model)));
     gpus.truncate(AGGREGATE_GPUS_MAX);

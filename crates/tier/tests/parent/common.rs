@@ -35,6 +35,7 @@ pub fn facts(name: &str, cores: u64) -> Facts {
         area: None,
         legs: std::collections::BTreeMap::new(),
         members: 0,
+        labels_cut: Default::default(),
     }
 }
 

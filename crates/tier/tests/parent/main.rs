@@ -131,6 +131,50 @@ fn a_short_absence_moves_nothing() {
 }
 
 #[test]
+fn a_zone_of_many_nodes_is_not_refused_for_what_its_aggregate_leaves_out() {
+    let mut zone = parent();
+    for number in 0..100 {
+        let mut facts = facts(&format!("n{number}"), 4);
+        facts.labels.insert("hostname".to_owned(), vec![format!("h{number:03}")]);
+        facts.labels.insert("disk".to_owned(), vec!["ssd".to_owned()]);
+        facts.gpus = vec![model::GpuDevice { model: "a100".to_owned(), free_milli: 1000 }; 8];
+        let id = model::ChildId::from(format!("n{number}").as_str());
+        zone.child_add(id.clone(), Some(facts), START);
+    }
+    let whole = zone.aggregate("east".parse().expect("a name"), "1", None);
+    let text = serde_json::to_string(&whole).expect("is JSON");
+    assert!(text.len() < 4_000, "{} bytes", text.len());
+    let told: model::Facts = serde_json::from_str(&text).expect("reads back");
+    assert_eq!((told.gpus.len(), &told), (800, &whole));
+
+    let mut root = tier::Parent::new(tier::ParentConfig::over_zones(1));
+    root.child_add("east".into(), Some(told), START);
+    root.heard(&"east".into(), START);
+    let on = |number: u128, key: &str, value: &str| {
+        with(assignment(number, Run::Running), |spec| {
+            spec.constraints.node_labels.insert(key.to_owned(), value.to_owned());
+        })
+    };
+    let (last, none) = (on(1, "hostname", "h099"), on(2, "disk", "tape"));
+    root.want(last.clone());
+    root.want(none.clone());
+    let with_gpu = |number: u128| {
+        with(assignment(number, Run::Running), |spec| {
+            spec.cpu = Cpu(100);
+            spec.gpu = Some(model::GpuAsk { count: 1, milli: 1000, models: vec!["a100".to_owned()] });
+        })
+    };
+    (100..200).for_each(|number| root.want(with_gpu(number)));
+    for _ in 0..3 {
+        decide(&mut root, START);
+    }
+    assert!(root.place_of(&last.id).is_some(), "the zone decides");
+    assert!(root.place_of(&none.id).is_none());
+    let placed = (100..200).filter(|number| root.place_of(&with_gpu(*number).id).is_some()).count();
+    assert_eq!(placed, 100, "not only as many as fit a list");
+}
+
+#[test]
 fn the_aggregate_speaks_as_one_large_child_and_names_none() {
     let mut parent = parent();
     let _a = Peer::join(&mut parent, "n1", 4);

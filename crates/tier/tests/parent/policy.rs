@@ -1,7 +1,7 @@
 //! What follows from policies: waiting for a lost place, giving way, emptying; and clocks that jump.
 
 use model::{
-    Area, Degrees, Generation, Group, InstanceId, Leg, LossPolicy, Phase, PlaceMode, Run, Timestamp,
+    Area, Degrees, Generation, Group, InstanceId, Leg, LossPolicy, Moving, Phase, PlaceMode, Run, Timestamp,
     WorkloadId,
 };
 use tier::{Leases, Parent, ParentConfig};
@@ -183,26 +183,122 @@ fn an_emptied_child_is_told_to_drop_before_another_place_is_sought() {
 fn a_workload_keeps_as_many_as_it_asks_for_while_its_node_empties() {
     let mut parent = parent();
     let mut first = Peer::join(&mut parent, "n1", 8);
-    let group = Group { workload: WorkloadId::from_random(1), max_unavailable: 2 };
-    let members: Vec<_> = (1..=6)
-        .map(|number| model::Assignment { group: Some(group.clone()), ..assignment(number, Run::Running) })
-        .collect();
+    let members: Vec<_> = (1..=6).map(|number| member(number, false)).collect();
     members.iter().for_each(|one| parent.want(one.clone()));
     decide(&mut parent, START);
     first.follow(&mut parent, Phase::Running, START);
     let mut second = Peer::join(&mut parent, "n2", 8);
     parent.mode_set(&first.id, PlaceMode::Draining, false);
-    for _ in 0..20 {
+    let moving = |parent: &Parent, number: usize| parent.view(&members[number].id).expect("known").moving;
+    for _ in 0..5 {
         decide(&mut parent, START);
-        let running = members.iter().filter(|one| {
-            parent.view(&one.id).is_some_and(|view| view.phase == Phase::Running && view.message.is_none())
-        });
-        assert!(running.count() >= 4, "two at most are away");
+        first.follow(&mut parent, Phase::Running, START);
+    }
+    assert_eq!(first.holds(), 6, "nobody let them go");
+    assert!((0..6).all(|number| moving(&parent, number) == Some(Moving::Asks)));
+    assert!(parent.reports()[0].left.as_deref().is_some_and(|left| left.contains("root lets it go")));
+
+    // Two may go: they are said to leave until they are off their node.
+    members[..2].iter().for_each(|one| parent.want(let_go(one, true)));
+    decide(&mut parent, START);
+    assert!((0..2).all(|number| moving(&parent, number) == Some(Moving::Leaves)));
+    for _ in 0..5 {
         first.follow(&mut parent, Phase::Running, START);
         decide(&mut parent, START);
         second.follow(&mut parent, Phase::Running, START);
     }
-    assert_eq!((first.holds(), second.holds()), (0, 6));
+    assert_eq!((first.holds(), second.holds()), (4, 2));
+    assert_eq!((moving(&parent, 0), moving(&parent, 2)), (None, Some(Moving::Asks)));
+    assert!(second.child.assignments().all(|held| held.group.as_ref().is_some_and(|group| !group.may_move)));
+
+    // Nobody empties the node any more, so nobody asks.
+    parent.mode_set(&first.id, PlaceMode::Open, false);
+    assert_eq!(moving(&parent, 2), None);
+}
+
+/// A zone that asks for leave to move everything it holds, and does what it may; says how many are on their way.
+fn zone_moves(parent: &mut Parent, zone: &mut Peer, away: &[InstanceId]) -> usize {
+    if let Some(desired) = parent.desired(&zone.id, zone.child.have()) {
+        zone.child.desired(desired).expect("applies");
+    }
+    let held: Vec<_> = zone.child.assignments().cloned().collect();
+    let mut leaving = 0;
+    for one in held {
+        let mut seen = model::ObservedInstance::new(one.id.clone(), one.generation, Phase::Running);
+        let may_move = one.group.is_some_and(|group| group.may_move);
+        if !away.contains(&one.id) {
+            seen.moving = Some(if may_move { Moving::Leaves } else { Moving::Asks });
+            leaving += usize::from(may_move);
+        }
+        zone.child.observe(seen);
+    }
+    zone.report(parent, START);
+    leaving
+}
+
+#[test]
+fn two_zones_that_are_emptied_at_once_share_what_a_workload_may_miss() {
+    for (most, least_steps) in [(1, 6), (2, 3)] {
+        let mut parent = Parent::new(ParentConfig::over_zones(1));
+        let mut zones = [Peer::join(&mut parent, "east", 3), Peer::join(&mut parent, "west", 3)];
+        parent.limit_set(&WorkloadId::from_random(1), most);
+        (1..=6).for_each(|number| parent.want(member(number, false)));
+        decide(&mut parent, START);
+        let (mut away, mut steps) = (Vec::new(), 0);
+        zones.iter_mut().for_each(|zone| zone.follow(&mut parent, Phase::Running, START));
+        while away.len() < 6 {
+            steps += 1;
+            assert!(steps < 20, "everything moves in the end, not only {away:?}");
+            decide(&mut parent, START);
+            // Once more while some leave: those count.
+            for _ in 0..2 {
+                let moves = |zone: &mut Peer| zone_moves(&mut parent, zone, &away);
+                let leaving: usize = zones.iter_mut().map(moves).sum();
+                assert!(leaving <= most as usize, "{leaving} are on their way, {most} may be");
+                decide(&mut parent, START);
+            }
+            for zone in &zones {
+                let gone =
+                    zone.child.assignments().filter(|one| one.group.as_ref().is_some_and(|g| g.may_move));
+                away.extend(gone.map(|one| one.id.clone()));
+            }
+            away.sort();
+            away.dedup();
+            for zone in &mut zones {
+                zone_moves(&mut parent, zone, &away);
+            }
+        }
+        assert!(steps >= least_steps);
+    }
+}
+
+#[test]
+fn a_new_number_holds_for_what_is_there_and_with_none_nothing_moves() {
+    let mut parent = Parent::new(ParentConfig::over_zones(1));
+    let mut east = Peer::join(&mut parent, "east", 8);
+    let workload = WorkloadId::from_random(1);
+    parent.limit_set(&workload, 0);
+    (1..=4).for_each(|number| parent.want(member(number, false)));
+    decide(&mut parent, START);
+    east.follow(&mut parent, Phase::Running, START);
+    let mut leaving = |parent: &mut Parent| {
+        zone_moves(parent, &mut east, &[]);
+        decide(parent, START);
+        zone_moves(parent, &mut east, &[])
+    };
+    assert_eq!(leaving(&mut parent), 0);
+    parent.limit_set(&workload, 3);
+    assert_eq!(leaving(&mut parent), 3);
+}
+
+fn member(number: u128, may_move: bool) -> model::Assignment {
+    let group = Group { workload: WorkloadId::from_random(1), may_move };
+    model::Assignment { group: Some(group), ..assignment(number, Run::Running) }
+}
+
+fn let_go(one: &model::Assignment, may_move: bool) -> model::Assignment {
+    let group = one.group.clone().map(|group| Group { may_move, ..group });
+    model::Assignment { group, ..one.clone() }
 }
 
 #[test]

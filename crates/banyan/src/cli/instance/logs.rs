@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use api::LogsOptions;
+use api::{Client, LogsOptions};
 use clap::Args;
 use futures::{Stream, StreamExt};
 use model::{ErrorKind, Phase, RestartPolicy};
@@ -20,7 +20,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// How much of what was shown is remembered, to find the place again.
 const MEMORY_BYTES: usize = 2048;
 /// What is asked for again after a break.
-const REPLAY_LINES: u64 = 2000;
+pub(in crate::cli) const REPLAY_LINES: u64 = 2000;
 const REPLAY_BYTES_MAX: usize = 1 << 20;
 /// A replay has ended when nothing comes for so long.
 const REPLAY_IDLE: Duration = Duration::from_millis(300);
@@ -39,10 +39,14 @@ pub struct Arguments {
 
 /// What was shown last.
 #[derive(Default)]
-struct Memory(Vec<u8>);
+pub(in crate::cli) struct Memory(Vec<u8>);
 
 impl Memory {
-    fn add(&mut self, bytes: &[u8]) {
+    pub(in crate::cli) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(in crate::cli) fn add(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
         let excess = self.0.len().saturating_sub(MEMORY_BYTES);
         self.0.drain(..excess);
@@ -91,7 +95,7 @@ async fn follow(session: &Session, id: &str, tail: Option<u64>) -> Result<()> {
             Err(error) if first || error.kind != ErrorKind::Unavailable => return Err(error.into()),
             Err(error) => Some(error.message),
         };
-        if ended(session, id).await? {
+        if ended(&session.client, id).await? {
             return Ok(());
         }
         tries += 1;
@@ -128,6 +132,16 @@ async fn skip_shown<S>(stream: &mut S, memory: &mut Memory) -> Result<Option<Str
 where
     S: Stream<Item = model::Result<bytes::Bytes>> + Unpin,
 {
+    let (new, broke) = replay_new(stream, memory).await;
+    show(&new, memory)?;
+    Ok(broke)
+}
+
+/// Reads the replay: what is new in it, and why it broke.
+pub(in crate::cli) async fn replay_new<S>(stream: &mut S, memory: &Memory) -> (Vec<u8>, Option<String>)
+where
+    S: Stream<Item = model::Result<bytes::Bytes>> + Unpin,
+{
     let mut replay = Vec::new();
     let mut broke = None;
     while replay.len() < REPLAY_BYTES_MAX {
@@ -141,8 +155,7 @@ where
         }
     }
     let from = memory.resume(&replay).unwrap_or(0);
-    show(&replay[from..], memory)?;
-    Ok(broke)
+    (replay.split_off(from), broke)
 }
 
 /// Writes bytes as they are; a reader that went away ends the program.
@@ -157,8 +170,8 @@ fn show(bytes: &[u8], memory: &mut Memory) -> Result<()> {
 }
 
 /// Whether nothing more will be written: it is stopped, gone, or ended for good.
-async fn ended(session: &Session, id: &str) -> Result<bool> {
-    match session.client.instance_get(id).await {
+pub(in crate::cli) async fn ended(client: &Client, id: &str) -> Result<bool> {
+    match client.instance_get(id).await {
         Ok(instance) => Ok(match instance.phase {
             Phase::Stopped | Phase::Gone | Phase::Deleting => true,
             Phase::Exited => match instance.spec.restart {

@@ -5,7 +5,7 @@ mod exec;
 mod get;
 mod lifecycle;
 pub mod list;
-mod logs;
+pub(in crate::cli) mod logs;
 pub mod options;
 mod stats;
 

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::find;
+use crate::cli::instance::logs::{self, Memory, REPLAY_LINES, replay_new};
 use crate::failure::Result;
 use crate::output::{data, note};
 use crate::session::Session;
@@ -28,6 +29,8 @@ const LINE_BYTES_MAX: usize = 64 * 1024;
 const QUEUE: usize = 1024;
 /// While following, how often new instances are looked for, and a broken stream is opened again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// When nothing more is written, how long the rest is waited for.
+const REST_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub struct Arguments {
@@ -130,14 +133,17 @@ async fn follow(client: &Client, workload: Workload, tail: u64) -> Result<()> {
     let mut readers: BTreeMap<String, JoinHandle<()>> = BTreeMap::new();
     let mut look = tokio::time::interval(LOOK_EVERY);
     let mut tail = Some(tail);
+    let mut many_said = false;
     loop {
         tokio::select! {
             Some(line) = receiver.recv() => data(&line)?,
             _ = look.tick() => {
-                if ended(client, &workload).await {
-                    break;
-                }
+                // Asked for first, so that what began and ended since the last look is read too.
+                let over = ended(client, &workload).await;
                 let found = instances(client, workload.name.as_str(), INSTANCES_MAX).await.unwrap_or_default();
+                if found.len() >= INSTANCES_MAX && !std::mem::replace(&mut many_said, true) {
+                    note(format!("the first {INSTANCES_MAX} instances are followed; there may be more"));
+                }
                 for instance in found {
                     let (client, sender) = (client.clone(), sender.clone());
                     let entry = readers.entry(instance.id.to_string());
@@ -145,13 +151,19 @@ async fn follow(client: &Client, workload: Workload, tail: u64) -> Result<()> {
                 }
                 // Those that come later are read from their beginning.
                 tail = None;
+                if over {
+                    break;
+                }
             }
         }
     }
-    readers.values().for_each(JoinHandle::abort);
-    while let Ok(line) = receiver.try_recv() {
+    // Each reader ends with its instance; what it still has is shown.
+    drop(sender);
+    let until = tokio::time::Instant::now() + REST_WAIT;
+    while let Ok(Some(line)) = tokio::time::timeout_at(until, receiver.recv()).await {
         data(&line)?;
     }
+    readers.values().for_each(JoinHandle::abort);
     Ok(())
 }
 
@@ -166,27 +178,46 @@ async fn ended(client: &Client, workload: &Workload) -> bool {
     }
 }
 
-/// Follows one instance until it is gone; a broken stream goes on at its end.
-async fn pass_on(client: Client, instance: Instance, mut tail: Option<u64>, sender: mpsc::Sender<String>) {
+/// Follows one instance until it writes no more. After a break the last lines are asked for again, and those that were
+/// passed on already are left out.
+async fn pass_on(client: Client, instance: Instance, tail: Option<u64>, sender: mpsc::Sender<String>) {
     let mut lines = Lines::new(&instance, 0);
+    let mut memory = Memory::default();
+    let id = instance.id.as_str();
     loop {
-        let options = LogsOptions { follow: true, tail_lines: tail };
-        match client.instance_logs(instance.id.as_str(), options).await {
-            Ok(mut stream) => {
-                tail = Some(0);
-                while let Some(Ok(chunk)) = stream.next().await {
-                    for line in lines.add(&chunk) {
-                        if sender.send(line).await.is_err() {
-                            return;
-                        }
-                    }
+        let known = !memory.is_empty();
+        let options = LogsOptions { follow: true, tail_lines: if known { Some(REPLAY_LINES) } else { tail } };
+        if let Ok(mut stream) = client.instance_logs(id, options).await {
+            if known {
+                let (new, _) = replay_new(&mut stream, &memory).await;
+                memory.add(&new);
+                if !pass(&sender, lines.add(&new)).await {
+                    return;
                 }
             }
-            Err(error) if error.kind == model::ErrorKind::NotFound => return,
-            Err(_) => {}
+            while let Some(Ok(chunk)) = stream.next().await {
+                memory.add(&chunk);
+                if !pass(&sender, lines.add(&chunk)).await {
+                    return;
+                }
+            }
+        }
+        if logs::ended(&client, id).await.unwrap_or(false) {
+            pass(&sender, lines.rest().into_iter().collect()).await;
+            return;
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// False when nobody shows them any more.
+async fn pass(sender: &mpsc::Sender<String>, lines: Vec<String>) -> bool {
+    for line in lines {
+        if sender.send(line).await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 #[cfg(test)]

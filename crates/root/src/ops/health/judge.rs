@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::health::certificate_light;
 use model::{Check, Light, PlaceMode, Timestamp};
 use object::inventory::{Condition, OUTBOX_MAX};
 
@@ -23,11 +24,8 @@ const OUTBOX_LONG_PERCENT: u64 = 50;
 /// certificates and leases are in danger.
 const CLOCK_OFF_MS: u64 = 2_000;
 const CLOCK_BAD_MS: u64 = 30_000;
-/// Certificates are renewed long before this share of their life is left.
-const CERTIFICATE_SOON_MS: i64 = link::limits::CERT_VALID.as_millis() as i64 / 4;
 /// A root server that beat longer ago than this is late.
 const SERVER_LATE_MS: i64 = 3_000;
-const CERTIFICATE_URGENT_MS: i64 = 3 * DAY_MS;
 /// A history that reaches back less than this forgets too fast.
 const HISTORY_SHORT_MS: i64 = DAY_MS;
 
@@ -77,12 +75,17 @@ pub fn duty(name: &str, holder: Option<&str>, at: Timestamp) -> Check {
     }
 }
 
-/// A server that does not beat is forgotten by the others after a few seconds; until then it is late.
+/// A server that does not beat is late, and after a few seconds lost: the others have what it held.
 pub fn server(server: &api::Server, at: Timestamp) -> Check {
     let silent = at.ms_since(server.last_heard).max(0);
     let duties = if server.duties.is_empty() { "nothing".to_owned() } else { server.duties.join(", ") };
     let (since, heard) = (lasting(at.ms_since(server.since).max(0)), lasting(silent));
     let message = format!("{}: there for {since}, heard {heard} ago, holds {duties}", server.name);
+    if server.lost {
+        let message = format!("{}: silent for {heard}", server.name);
+        return Check::new("server", "root", Light::Red, message, at)
+            .hint(format!("start it again, or forget it with: banyan server remove '{}'", server.name));
+    }
     match silent > SERVER_LATE_MS {
         true => Check::new("server", "root", Light::Yellow, message, at)
             .hint("another server takes over what it holds within seconds; look after it"),
@@ -173,7 +176,13 @@ pub fn objects(found: Result<Condition, model::Error>, at: Timestamp) -> Vec<Che
 }
 
 /// `what` is whose certificate it is, as part of a sentence.
-pub fn certificate(subject: &str, what: &str, until: Timestamp, at: Timestamp) -> Check {
+pub fn certificate(
+    subject: &str,
+    what: &str,
+    from: Option<Timestamp>,
+    until: Timestamp,
+    at: Timestamp,
+) -> Check {
     let left = until.ms_since(at);
     if left <= 0 {
         let message = format!("{what} ended {} ago", lasting(-left));
@@ -183,10 +192,9 @@ pub fn certificate(subject: &str, what: &str, until: Timestamp, at: Timestamp) -
     let message = format!("{what} is good for {}", lasting(left));
     let check = |light| Check::new("certificate", subject, light, message.clone(), at);
     let hint = "it should have been renewed by now; see the log of its process";
-    match left {
-        left if left < CERTIFICATE_URGENT_MS => check(Light::Red).hint(hint),
-        left if left < CERTIFICATE_SOON_MS => check(Light::Yellow).hint(hint),
-        _ => check(Light::Green),
+    match certificate_light(from, until, at) {
+        Light::Green => check(Light::Green),
+        light => check(light).hint(hint),
     }
 }
 
@@ -282,9 +290,15 @@ mod tests {
         for (free, light) in [(100, Green), (15, Green), (14, Yellow), (4, Red), (0, Red)] {
             assert_eq!(disk(Ok((100, free)), NOW).light, light, "{free} %");
         }
-        for (hours, light) in [(24 * 100, Green), (24 * 90, Yellow), (24 * 4, Yellow), (11, Red), (-1, Red)] {
-            let until = NOW.plus_ms(hours * HOUR_MS);
-            assert_eq!(certificate("zone a", "its certificate", until, NOW).light, light, "{hours} h");
+        let cert = |life: i64, left: i64| {
+            let (from, until) = (NOW.plus_ms((left - life) * HOUR_MS), NOW.plus_ms(left * HOUR_MS));
+            certificate("zone a", "its certificate", Some(from), until, NOW).light
+        };
+        for (days, light) in [(100, Green), (90, Yellow), (40, Yellow), (30, Red), (-1, Red)] {
+            assert_eq!(cert(24 * 365, 24 * days), light, "{days} days of a year");
+        }
+        for (hours, light) in [(8, Green), (6, Yellow), (2, Red)] {
+            assert_eq!(cert(24, hours), light, "{hours} hours of a day");
         }
         for (ahead, light) in [(0, Green), (-999, Green), (2_000, Yellow), (-60_000, Red)] {
             assert_eq!(clock("zone a", ahead, NOW).light, light, "{ahead} ms");

@@ -66,8 +66,8 @@ async fn root_checks(cloud: &Cloud, at: Timestamp) -> Vec<Check> {
         checks.push(judge::duty(name, holder, at));
     }
     checks.extend(cloud.duties.servers(at).iter().map(|server| judge::server(server, at)));
-    for (what, until) in cloud.tree.certificates() {
-        checks.push(judge::certificate("root", &what, until, at));
+    for (what, (from, until)) in cloud.tree.certificates() {
+        checks.push(judge::certificate("root", &what, Some(from), until, at));
     }
     checks
 }
@@ -122,7 +122,8 @@ async fn zone_checks(cloud: &Cloud, zone: Row<ZoneRecord>) -> Vec<Check> {
     if let Some(report) = cloud.tree.zone_report(&zone.id).filter(|_| live) {
         checks.push(judge::clock(&subject, report.clock_ahead_ms, at));
         if let Some(until) = report.certificate_until {
-            checks.push(judge::certificate(&subject, "its certificate", until, at));
+            let from = report.certificate_from;
+            checks.push(judge::certificate(&subject, "its certificate", from, until, at));
         }
     }
     if live {

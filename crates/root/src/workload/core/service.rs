@@ -1,4 +1,5 @@
-//! A service: always so many, and the new in place of the old within the update policy's room.
+//! A service: always so many, and the new in place of the old within the update policy's room. Where none may be missing,
+//! one whose place is emptied counts as old: another is made first.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,9 @@ pub fn step(look: &Look<'_>, plan: &mut Plan, replicas: u32) {
     }
     let available = here.iter().filter(|seen| look.available(seen)).count() as u32;
     let wanted = scale::step(look, plan, replicas, available);
-    let (new, old): (Vec<&Seen>, Vec<&Seen>) = here.iter().partition(|seen| look.current(seen));
+    let updated = here.iter().filter(|seen| look.current(seen)).count() as u32;
+    let (new, old): (Vec<&Seen>, Vec<&Seen>) =
+        here.iter().partition(|seen| look.current(seen) && !look.displaced(seen, wanted));
     let new_available = new.iter().filter(|seen| look.available(seen)).count() as u32;
     let counts =
         Counts { wanted, old: &old, new: &new, old_available: available - new_available, new_available };
@@ -28,7 +31,7 @@ pub fn step(look: &Look<'_>, plan: &mut Plan, replicas: u32) {
     look.look_when_available(plan, &here);
     rollout::phase(look, plan, &counts);
     let status = &mut plan.state.status;
-    (status.wanted, status.available, status.updated) = (wanted, available, new.len() as u32);
+    (status.wanted, status.available, status.updated) = (wanted, available, updated);
 }
 
 /// Makes what is missing, never more than the wanted number and the surge.
@@ -80,8 +83,8 @@ fn shrink(look: &Look<'_>, plan: &mut Plan, counts: &Counts<'_>, most_new: u32) 
     }
 }
 
-/// In the order in which they are let go: those that do not run, the unhealthy, those of an older
-/// revision, those on the fullest node, the youngest.
+/// In the order in which they are let go: those that do not run, the unhealthy, those whose place is emptied, those of an
+/// older revision, those on the fullest node, the youngest.
 pub fn leaving<'a>(look: &Look<'_>, of: &[&'a Seen]) -> Vec<&'a Seen> {
     let mut all: Vec<&Seen> = of.to_vec();
     all.sort_by_key(|seen| (seen.created_at, seen.id.clone()));
@@ -99,6 +102,7 @@ pub fn leaving<'a>(look: &Look<'_>, of: &[&'a Seen]) -> Vec<&'a Seen> {
             runs,
             seen.well(),
             look.available(seen),
+            !seen.leaves,
             look.current(seen),
             std::cmp::Reverse((*rank, seen.created_at)),
         )

@@ -171,6 +171,7 @@ impl World {
             failures: 0,
             finished: false,
             node: create.pin.as_ref().map(|pin| pin.node.clone()),
+            leaves: false,
             pin: create.pin.clone(),
             message: None,
             created_at: self.now,

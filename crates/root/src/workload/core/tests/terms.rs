@@ -197,6 +197,38 @@ fn a_one_shot_keeps_its_last_runs_and_no_more() {
     assert!(world.instances.len() <= 4, "{}", world.instances.len());
 }
 
+#[test]
+fn where_none_may_be_missing_another_is_made_before_one_leaves_its_emptied_node() {
+    for (seed, replicas) in [(1, 1), (2, 3), (3, 7)] {
+        let mut world = World::new(seed, Mode::Service { replicas });
+        world.spec(|spec| {
+            (spec.update.max_unavailable, spec.update.max_surge) = (Amount::Count(0), Amount::Count(2));
+        });
+        world.settle();
+        let old: Vec<InstanceId> = world.instances.iter().map(|seen| seen.id.clone()).collect();
+        world.instances.iter_mut().for_each(|seen| seen.leaves = true);
+        for _ in 0..50 {
+            assert!(world.available() >= replicas);
+            world.step();
+            world.tree();
+            world.now = world.now.plus_ms(200);
+        }
+        let left: Vec<_> = world.instances.iter().filter(|seen| old.contains(&seen.id)).collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(world.here(), replicas);
+    }
+}
+
+#[test]
+fn where_some_may_be_missing_the_tree_moves_what_leaves() {
+    let mut world = World::new(1, Mode::Service { replicas: 3 });
+    world.spec(|spec| spec.update.max_unavailable = Amount::Count(1));
+    world.settle();
+    world.instances.iter_mut().for_each(|seen| seen.leaves = true);
+    let plan = world.step();
+    assert!(plan.creates.is_empty() && plan.deletes.is_empty());
+}
+
 fn node(number: u32, open: bool) -> Node {
     let pin = Pin { zone: name("z"), node: name(&format!("n{number}")) };
     Node { pin, alive: true, open }
