@@ -56,6 +56,9 @@ pub struct ClusterCreate {
     /// Replaces the template's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Map<String, Value>>,
+    /// Single values of the configuration by their paths, such as `web.port`; the rest stays as it is.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub set: Map<String, Value>,
     /// Who is told when jobs start and end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhooks: Option<ClusterWebhooks>,

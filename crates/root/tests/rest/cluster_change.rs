@@ -161,3 +161,36 @@ async fn a_template_that_the_cluster_does_not_keep_to_is_not_taken() {
     user.catalogue_write(&default).await.unwrap();
     assert_eq!(synced(&user).await.status, ClusterStatus::Active);
 }
+
+#[tokio::test]
+async fn single_values_are_set_in_what_a_template_inherits() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    let mut all = catalogue();
+    let partial = json!([{"name": "logged", "defaults": {"config": {"log": {"to": "x", "level": 3}}}}]);
+    all.entities.0.insert("partialtemplates".into(), serde_json::from_value(partial).unwrap());
+    let child = json!({"name": "child", "extends": {"name": "site"}, "includes": [{"name": "logged"}],
+                       "defaults": {"config": {"own": true}}});
+    all.entities.0.get_mut("clustertemplates").unwrap().push(child);
+    user.catalogue_write(&all).await.unwrap();
+    let create = async |more: Value| {
+        let mut body = json!({"name": "shop", "template": "child", "size": 2});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        user.cluster_create(&serde_json::from_value(body).unwrap(), None).await
+    };
+    for (set, word) in [
+        (json!({"own.deeper": 1}), "leads through a value that is no object"),
+        (json!({"log..to": 1}), "is no path"),
+        (json!({"log.to": "%nothing.here%"}), "is no macro"),
+    ] {
+        let refused = create(json!({"set": set})).await.unwrap_err();
+        assert!(refused.message.contains(word), "{refused:?}");
+    }
+    let made = create(json!({"set": {"log.level": 5, "web.port": 8080}})).await.unwrap();
+    assert_eq!(
+        Value::Object(made.config),
+        json!({"log": {"to": "x", "level": 5}, "own": true, "web": {"peers": "%host.service.db%", "port": 8080}})
+    );
+    let whole = create(json!({"name": "other", "config": {"a": {"b": 1}}, "set": {"a.c": 2}})).await.unwrap();
+    assert_eq!(Value::Object(whole.config), json!({"a": {"b": 1, "c": 2}}));
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::{ClusterAsk, ClusterCreate, ClusterPreview, ClusterSolve, ClusterWebhooks};
 use clap::Args;
 use model::{ErrorKind, Name};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Settings, change, show};
 use crate::cli::{Waiting, parse};
@@ -90,11 +90,8 @@ pub async fn create(session: &Session, args: CreateArguments) -> Result<()> {
     let hooks = [&args.on_start, &args.on_success, &args.on_failure].iter().any(|url| url.is_some());
     let (start, success, failure) = (args.on_start, args.on_success, args.on_failure);
     let webhooks = hooks.then(|| ClusterWebhooks { start, success, failure, actions: Vec::new() });
-    let config = match args.settings.file.is_none() && !args.settings.values.is_empty() {
-        // Single values are set in what the template has.
-        true => args.settings.merged(template_config(session, &args.template).await?)?,
-        false => args.settings.merged(Map::new())?,
-    };
+    // Root knows what a template brings with all that it extends and includes.
+    let (config, set) = args.settings.parts()?;
     let body = ClusterCreate {
         name: args.name,
         template: args.template,
@@ -108,6 +105,7 @@ pub async fn create(session: &Session, args: CreateArguments) -> Result<()> {
         lease_ms: args.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         dns_suffix: args.dns_suffix,
         config,
+        set,
         webhooks,
     };
     let made = session.client.cluster_create(&body, None).await.map_err(|error| {
@@ -121,13 +119,6 @@ pub async fn create(session: &Session, args: CreateArguments) -> Result<()> {
         Format::Table | Format::Wide => show::get(session, &name).await,
         _ => Ok(()),
     }
-}
-
-/// The configuration that a template brings.
-async fn template_config(session: &Session, template: &str) -> Result<Map<String, Value>> {
-    let found = session.client.definition_get("clustertemplates", template, None).await?;
-    let config = found.entity.get("defaults").and_then(|defaults| defaults.get("config"));
-    Ok(config.and_then(Value::as_object).cloned().unwrap_or_default())
 }
 
 #[derive(Args)]

@@ -132,6 +132,8 @@ pub async fn find(session: &Session, text: &str) -> Result<Cluster> {
     })
 }
 
+type Config = Map<String, Value>;
+
 /// Values of a cluster's configuration.
 #[derive(Args)]
 pub struct Settings {
@@ -144,29 +146,41 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The whole configuration, where a file gives it, and single values by their paths.
+    fn parts(self) -> Result<(Option<Config>, Config)> {
+        let whole = self.file.as_deref().map(object).transpose()?;
+        Ok((whole, self.values.into_iter().map(|(path, text)| (path, value(&text))).collect()))
+    }
+
     /// What is given, upon what there is; nothing when nothing is given.
-    fn merged(self, there: Map<String, Value>) -> Result<Option<Map<String, Value>>> {
+    fn merged(self, there: Config) -> Result<Option<Config>> {
         if self.file.is_none() && self.values.is_empty() {
             return Ok(None);
         }
         let mut config = match &self.file {
             None => there,
-            Some(file) => match json(file)? {
-                Value::Object(config) => config,
-                _ => {
-                    return Err(Failure::new(format!("{} is no JSON object", file.display())));
-                }
-            },
+            Some(file) => object(file)?,
         };
         for (path, text) in &self.values {
-            let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()));
-            set(&mut config, path, value)?;
+            set(&mut config, path, value(text))?;
         }
         Ok(Some(config))
     }
 }
 
-fn set(config: &mut Map<String, Value>, path: &str, value: Value) -> Result<()> {
+fn object(file: &std::path::Path) -> Result<Config> {
+    match json(file)? {
+        Value::Object(config) => Ok(config),
+        _ => Err(Failure::new(format!("{} is no JSON object", file.display()))),
+    }
+}
+
+/// JSON, or else text.
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+fn set(config: &mut Config, path: &str, value: Value) -> Result<()> {
     let wrong = || Failure::new(format!("'{path}' leads through a value that is no object")).at("--set");
     match path.split_once('.') {
         None => drop(config.insert(path.to_owned(), value)),
@@ -198,5 +212,10 @@ mod tests {
         );
         assert!(given(&[]).merged(there.clone()).unwrap().is_none());
         assert!(given(&[("name.first", "1")]).merged(there.clone()).is_err());
+        let (whole, single) = given(&[("web.port", "8080"), ("motto", "as is")]).parts().unwrap();
+        assert_eq!(
+            (whole, Value::Object(single)),
+            (None, serde_json::json!({"web.port": 8080, "motto": "as is"}))
+        );
     }
 }

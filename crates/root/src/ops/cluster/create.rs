@@ -159,7 +159,7 @@ fn record(
     }
     let key = Key::from_seed(&zeroize::Zeroizing::new(rand::random::<[u8; 32]>()), body.name.as_str())?;
     let private_key = cloud.master.seal(&key_context(&id), key.private.as_bytes());
-    let shape = shape(&template, body);
+    let shape = shape(&template, body)?;
     let record = ClusterRecord {
         tenant: caller.tenant.clone(),
         name: body.name.clone(),
@@ -215,6 +215,7 @@ pub async fn preview(cloud: &Cloud, caller: &Caller, ask: &api::ClusterAsk) -> R
         lease_ms: None,
         dns_suffix: None,
         config: None,
+        set: Map::new(),
         webhooks: None,
     };
     let (record, definition) = record(cloud, caller, &snapshot, &catalogue, &body)?;
@@ -226,13 +227,36 @@ fn lease_end(granted: u64, now: model::Timestamp) -> Option<model::Timestamp> {
     Some(now.plus_ms(ms))
 }
 
-fn shape(template: &ClusterTemplate, body: &ClusterCreate) -> Shape {
+fn shape(template: &ClusterTemplate, body: &ClusterCreate) -> Result<Shape> {
     let services = if body.services.is_empty() { &template.defaults.services } else { &body.services };
     let mut services: Vec<String> = services.clone();
     services.sort();
     services.dedup();
-    let config = body.config.clone().unwrap_or_else(|| template.defaults.config.clone());
-    Shape { definition: 1, services, config, layout: Default::default() }
+    let mut config = body.config.clone().unwrap_or_else(|| template.defaults.config.clone());
+    for (path, value) in &body.set {
+        config_set(&mut config, path, value)?;
+    }
+    if !body.set.is_empty() {
+        config_check(&config)?;
+    }
+    Ok(Shape { definition: 1, services, config, layout: Default::default() })
+}
+
+/// Sets one value by its path; objects on the way are made where they are missing.
+fn config_set(config: &mut Map<String, Value>, path: &str, value: &Value) -> Result<()> {
+    let wrong = |why: &str| Error::invalid(format!("'{}' {why}", shown(path))).at("set");
+    let parts: Vec<&str> = path.split('.').collect();
+    if parts.len() > DEPTH_MAX || parts.iter().any(|part| part.is_empty()) {
+        return Err(wrong("is no path of names with dots between them"));
+    }
+    let (last, way) = parts.split_last().expect("a text has a first part");
+    let mut inner = config;
+    for part in way {
+        let next = inner.entry(*part).or_insert_with(|| Value::Object(Map::new()));
+        inner = next.as_object_mut().ok_or_else(|| wrong("leads through a value that is no object"))?;
+    }
+    inner.insert((*last).to_owned(), value.clone());
+    Ok(())
 }
 
 /// What the user set of the provider, plain and sealed. A field that is not the user's to set is refused.
