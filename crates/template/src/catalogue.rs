@@ -123,6 +123,12 @@ impl Catalogue {
     pub fn provider(&self, name: &str) -> Result<&Provider> {
         self.providers.get(name).ok_or_else(|| missing(Kind::Provider, name, self.providers.keys()))
     }
+
+    /// Whether machines of a provider outlive their clusters.
+    pub fn is_pool(&self, provider: &str) -> bool {
+        let kind = self.providers.get(provider).and_then(|it| self.providertypes.get(&it.providertype));
+        kind.is_some_and(|kind| kind.pool)
+    }
 }
 
 fn insert_new<T>(

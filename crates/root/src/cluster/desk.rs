@@ -360,7 +360,8 @@ impl Desk {
         self.queue.amend(job, |graph| graph.extend(steps));
     }
 
-    /// Of a job that fails nothing more is begun. What is done on machines that are deleted anyway is not waited for.
+    /// Of a job that fails nothing more is begun. What is done on machines that are deleted anyway is not waited for,
+    /// unless they go back to a pool: what is being installed there is removed again.
     pub fn failing(&mut self, job: &str) {
         let Some(live) = self.lives.get(job) else { return };
         if live.job.failing.is_none() || live.is_undoing() {
@@ -369,7 +370,9 @@ impl Desk {
         let is_vain = |at: &u32| live.verb(*at).is_some_and(|verb| !verb.is_hardware());
         let tasks = 0..live.plan.len() as u32;
         let vain: Vec<u32> = match live.job.purpose {
-            Purpose::Create => tasks.filter(is_vain).collect(),
+            Purpose::Create if !live.catalogue.is_pool(&live.cluster.provider) => {
+                tasks.filter(is_vain).collect()
+            }
             _ => Vec::new(),
         };
         self.taken += 1;

@@ -107,7 +107,9 @@ fn become_target(live: &Live, cluster: &mut ClusterRecord, job: &JobRecord) {
 fn taken_back(live: &Live, stray: &[u32], failures: Option<String>) -> (ClusterStatus, String) {
     let why = live.job.failing.clone().unwrap_or_default();
     let undo = live.job.undo.unwrap_or(u32::MAX);
-    let is_clean = !live.tasks.range(undo..).any(|(_, row)| row.mark == Mark::Passed);
+    // What is left on a machine that went is no matter of the cluster.
+    let stays = |num: &u32| live.rows.get(num).is_some_and(|row| row.before.is_some());
+    let is_clean = !live.tasks.range(undo..).any(|(_, row)| row.mark == Mark::Passed && stays(&row.node));
     let (status, then) = match (stray.is_empty(), is_clean) {
         (true, true) => (live.job.was, "; the cluster is as it was".to_owned()),
         (true, false) => (ClusterStatus::Inconsistent, "; not all of it could be taken back".to_owned()),

@@ -155,7 +155,7 @@ impl Ground<'_> {
                 planned.target = back;
                 Ok(planned)
             }
-            Wish::Delete => Ok(self.delete()),
+            Wish::Delete => self.delete(),
             Wish::Configure { config, restart } => {
                 let order =
                     if *restart { Order::ClusterConfigureWithRestart } else { Order::ClusterConfigure };
@@ -208,27 +208,36 @@ impl Ground<'_> {
         })
     }
 
-    fn delete(&self) -> Planned {
+    /// The end of all machines. Those of a pool outlive the cluster, so services leave them first as far as they can.
+    fn delete(&self) -> Result<Planned> {
         let there = |node: &&&NodeRecord| node.joined || node.machine != super::record::Machine::None;
         let nodes: Vec<&NodeRecord> = self.nodes.iter().filter(there).copied().collect();
-        let task = |node: &&NodeRecord| PlanTask {
-            verb: Some(Verb::Delete),
-            node: node.num,
-            service: String::new(),
-            needs: Vec::new(),
+        let is_pool = self.catalogue.is_pool(&self.cluster.provider);
+        let leaving = |is_cleaned: bool| {
+            let services = |node: &NodeRecord| match is_cleaned && node.confirmed {
+                true => node.services.clone(),
+                false => Vec::new(),
+            };
+            let gone =
+                nodes.iter().map(|node| PlanNode { services: services(node), ..plan_node(node) }).collect();
+            let assignment = Assignment { nodes: Vec::new(), before: Vec::new(), gone };
+            plan::change(&self.catalogue.services, &assignment)
         };
-        let gone = |node: &&NodeRecord| row(&plan_node(node), Some(node.services.clone()), true);
-        Planned {
+        // What cannot be planned of the services does not keep the machines.
+        let (gone, graph) = leaving(is_pool).or_else(|_| leaving(false))?;
+        let tasks = tasks(&graph, &gone);
+        let row = |node: &&NodeRecord| row(&plan_node(node), Some(node.services.clone()), true);
+        Ok(Planned {
             action: "CLUSTER_DELETE",
             purpose: Purpose::Delete,
-            levels: 1,
-            plan: Plan { nodes: nodes.iter().map(gone).collect(), tasks: nodes.iter().map(task).collect() },
+            levels: graph.levels()?.len() as u32,
+            plan: Plan { nodes: nodes.iter().map(row).collect(), tasks },
             target: self.cluster.shape.clone(),
             cost: None,
             machines: self.cluster.machines,
             node_next: self.cluster.node_next,
             anew: false,
-        }
+        })
     }
 
     /// The way to other machines or services. Machines are deleted when all else is done, so that until then

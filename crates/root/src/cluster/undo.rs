@@ -1,7 +1,7 @@
-//! What takes a failed job back: machines that are new are deleted, and what was begun on those that stay is
-//! done the other way round, the last first. No I/O.
+//! What takes a failed job back: machines that are new are deleted, and what was begun on those that stay, or go back
+//! to their pool, is done the other way round, the last first. No I/O.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use template::entity::ActionKind;
 
@@ -14,21 +14,21 @@ pub fn tasks(live: &Live) -> Vec<PlanTask> {
     let mut out = Vec::new();
     let fresh: BTreeSet<u32> =
         live.rows.values().filter(|row| row.before.is_none()).map(|row| row.num).collect();
-    for num in &fresh {
-        if live.nodes.get(num).is_some_and(|node| node.machine != Machine::None) {
-            out.push(task(Verb::Delete, *num, "", Vec::new()));
-        }
-    }
+    // Machines of a pool outlive the cluster; with others goes what is on them.
+    let is_pool = live.catalogue.is_pool(&live.cluster.provider);
+    let is_cleaned = |num: &u32| is_pool && live.nodes.get(num).is_some_and(|node| node.confirmed);
+    let is_left = |num: &u32| fresh.contains(num) && !is_cleaned(num);
     let first = live.plan.len() as u32;
     let begun = begun(live);
     let depth = depths(&live.plan);
     let mut by_depth: Vec<u32> = (0..live.plan.len() as u32)
-        .filter(|at| begun.contains(at) && !fresh.contains(&live.plan[*at as usize].node))
+        .filter(|at| begun.contains(at) && !is_left(&live.plan[*at as usize].node))
         .collect();
     by_depth.sort_by_key(|at| (std::cmp::Reverse(depth[*at as usize]), *at));
     let mut gate: Option<u32> = None;
     let mut level: Vec<u32> = Vec::new();
     let mut level_depth = None;
+    let mut by_node: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for at in by_depth {
         if level_depth != Some(depth[at as usize]) {
             gate = close(&mut out, first, &mut level).or(gate);
@@ -40,6 +40,12 @@ pub fn tasks(live: &Live) -> Vec<PlanTask> {
             let number = first + out.len() as u32;
             out.push(task(verb, done.node, &done.service, std::mem::replace(&mut needs, vec![number])));
             level.push(number);
+            by_node.entry(done.node).or_default().push(number);
+        }
+    }
+    for num in &fresh {
+        if live.nodes.get(num).is_some_and(|node| node.machine != Machine::None) {
+            out.push(task(Verb::Delete, *num, "", by_node.remove(num).unwrap_or_default()));
         }
     }
     out

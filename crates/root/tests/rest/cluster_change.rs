@@ -4,7 +4,7 @@ use api::{CatalogueWrite, Cluster, ClusterConfigure, ClusterResize, ClusterStatu
 use model::{ErrorKind, Report, Role};
 use serde_json::{Value, json};
 
-use crate::cluster::{Fake, ask_for, catalogue, settled};
+use crate::cluster::{Fake, ask_for, catalogue, gone, settled};
 use crate::world::World;
 
 fn broken() -> Report {
@@ -193,4 +193,54 @@ async fn single_values_are_set_in_what_a_template_inherits() {
     );
     let whole = create(json!({"name": "other", "config": {"a": {"b": 1}}, "set": {"a.c": 2}})).await.unwrap();
     assert_eq!(Value::Object(whole.config), json!({"a": {"b": 1, "c": 2}}));
+}
+
+/// What was done to a node since, in its order.
+fn done_to(fake: &Fake, from: usize, num: u32) -> Vec<String> {
+    let ground = fake.ground.lock().unwrap();
+    let own = |told: &&String| told.split(' ').nth(1) == Some(num.to_string().as_str());
+    ground.done[from..].iter().filter(own).cloned().collect()
+}
+
+#[tokio::test]
+async fn machines_of_a_pool_are_given_back_without_services() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    user.catalogue_write(&catalogue()).await.unwrap();
+    let fake = Fake::start(&world, "hand").await;
+    let count = || fake.ground.lock().unwrap().done.len();
+    user.cluster_create(&ask_for("shop", 3), None).await.unwrap();
+    settled(&user, "shop").await;
+    // What cannot be stopped is given back all the same.
+    fake.ground.lock().unwrap().fails.push(("STOP 1002".into(), 9, broken()));
+    let from = count();
+    user.cluster_delete("shop", None).await.unwrap();
+    gone(&user, "shop").await;
+    assert_eq!(done_to(&fake, from, 1000), ["STOP 1000 db", "DELETE 1000"]);
+    for num in [1001, 1002] {
+        let all = [format!("STOP {num} web"), format!("REMOVE {num} web"), format!("DELETE {num}")];
+        assert_eq!(done_to(&fake, from, num), all);
+    }
+    assert_eq!(fake.machines(), 0);
+    // So are those of a cluster that is not made, and of a change that is taken back.
+    fake.ground.lock().unwrap().fails = vec![("START 1001".into(), 9, broken())];
+    let from = count();
+    user.cluster_create(&ask_for("shop", 3), None).await.unwrap();
+    let failed = settled(&user, "shop").await;
+    assert_eq!((failed.status, fake.machines()), (ClusterStatus::Terminated, 0), "{failed:?}");
+    let last = |num: u32, from: usize| done_to(&fake, from, num).split_off(5);
+    assert_eq!(done_to(&fake, from, 1000).last().unwrap(), "DELETE 1000");
+    assert_eq!(last(1001, from), ["START 1001 web", "STOP 1001 web", "REMOVE 1001 web", "DELETE 1001"]);
+    user.cluster_delete("shop", None).await.unwrap();
+    gone(&user, "shop").await;
+    fake.ground.lock().unwrap().fails.clear();
+    user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
+    assert_eq!(settled(&user, "shop").await.status, ClusterStatus::Active);
+    fake.ground.lock().unwrap().fails =
+        vec![("START 1002".into(), 9, broken()), ("REMOVE 1002".into(), 9, broken())];
+    let from = count();
+    user.cluster_expand("shop", &ClusterResize { size: 3, anew: false }).await.unwrap();
+    let same = settled(&user, "shop").await;
+    assert_eq!((same.status, same.size, fake.machines()), (ClusterStatus::Active, 2, 2), "{same:?}");
+    assert_eq!(last(1002, from), ["START 1002 web", "STOP 1002 web", "REMOVE 1002 web", "DELETE 1002"]);
 }

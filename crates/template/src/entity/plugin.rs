@@ -14,6 +14,9 @@ pub struct PluginType {
     pub parameters: Parameters,
     #[serde(default, rename = "resourceTypes")]
     pub resource_types: BTreeMap<String, ResourceType>,
+    /// Of a provider type: its machines are only lent and outlive the cluster, so services are removed before they go.
+    #[serde(default, deserialize_with = "lenient::truth", skip_serializing_if = "std::ops::Not::not")]
+    pub pool: bool,
     #[serde(default, deserialize_with = "lenient::count", skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
     #[serde(flatten)]

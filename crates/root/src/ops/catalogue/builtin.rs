@@ -22,7 +22,7 @@ fn secret(label: &str, tip: &str) -> Value {
 
 fn providers() -> [Value; 4] {
     let hosts = json!({
-        "name": "hosts", "description": "machines that are there already, reached by SSH",
+        "name": "hosts", "description": "machines that are there already, reached by SSH", "pool": true,
         "parameters": {"admin": {
             "fields": {
                 "hosts": field("Machines", "text", "[USER@]ADDRESS[:PORT], one a line or with commas"),
