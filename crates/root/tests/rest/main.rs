@@ -8,6 +8,7 @@ mod catalogue;
 mod check;
 mod cluster;
 mod cluster_change;
+mod cluster_fault;
 mod cluster_hostile;
 mod cluster_life;
 mod history;
