@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cluster;
 mod world;
 
 use std::collections::BTreeSet;
@@ -47,6 +48,7 @@ fn every_server_serves_and_each_may_die() {
     world.good(other, &["instance", "exec", "web", "--", "true"]);
     world.roots[holder].again();
 
+    cluster::is_made_although_its_server_dies(&mut world);
     a_frozen_holder_writes_nothing(&world);
     the_database_goes_away_under_load(&world);
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
 use serde_json::Value;
@@ -177,22 +177,41 @@ impl World {
         })
     }
 
-    fn duty(&self) -> Value {
-        self.records("duty").into_iter().find(|duty| duty.id == "tree").unwrap().body.value()
+    fn duty(&self, name: &str) -> Value {
+        self.records("duty").into_iter().find(|duty| duty.id == name).unwrap().body.value()
     }
 
     pub fn term(&self) -> u64 {
-        self.duty()["term"].as_u64().unwrap()
+        self.duty("tree")["term"].as_u64().unwrap()
     }
 
     /// Which of the servers holds the tree.
     pub fn holder(&self) -> usize {
-        until("some server holds the tree", || {
-            let id = self.duty()["holder"].as_str().unwrap().to_owned();
+        self.holder_of("tree")
+    }
+
+    pub fn holder_of(&self, duty: &str) -> usize {
+        until("some server holds the duty", || {
+            let id = self.duty(duty)["holder"].as_str().unwrap().to_owned();
             let server = self.records("server").into_iter().find(|server| server.id == id)?;
             let url = server.body.value()["link_url"].as_str().unwrap().to_owned();
             self.link.iter().position(|port| url.ends_with(&format!(":{port}")))
         })
+    }
+
+    /// A provisioner whose machines and services are the work of two programs.
+    pub fn provisioner(&self, provider: &Path, automator: &Path) -> Role {
+        let token = self.good(0, &["enroll", "provisioner"]);
+        let config = format!(
+            "name = \"hand\"\ndata = \"{}\"\nroot = [{}]\ntoken = \"{}\"\n[providers]\nslow = \"{}\"\n\
+             [automators]\nslow = \"{}\"\n",
+            self.cloud.data().join("provisioner").display(),
+            links(&self.link),
+            token.trim(),
+            provider.display(),
+            automator.display(),
+        );
+        Role::start(&self.cloud, "provisioner", "provisioner", &config)
     }
 
     /// What a server says that was started without the key of the cloud.
@@ -213,14 +232,18 @@ fn operator(cloud: &Cloud, port: u16, token: &str, words: &[&str]) -> Command {
     command
 }
 
+/// Where all servers are reached by other roles, for a configuration file.
+fn links(link: &[u16]) -> String {
+    link.iter().map(|port| format!("\"https://127.0.0.1:{port}\"")).collect::<Vec<_>>().join(", ")
+}
+
 fn zone_start(cloud: &Cloud, link: &[u16], token: &str) -> (Role, u16, u16) {
     let (https, mqtt) = (free_port(), free_port());
-    let roots: Vec<String> = link.iter().map(|port| format!("\"https://127.0.0.1:{port}\"")).collect();
     let config = format!(
         "name = \"east\"\ndata = \"{}\"\nroot = [{}]\ntoken = \"{}\"\nhttps_listen = \"127.0.0.1:{https}\"\n\
          mqtt_listen = \"127.0.0.1:{mqtt}\"\nnames = [\"127.0.0.1\"]\n",
         cloud.data().join("zone").display(),
-        roots.join(", "),
+        links(link),
         token.trim()
     );
     (Role::start(cloud, "zone", "zone", &config), https, mqtt)

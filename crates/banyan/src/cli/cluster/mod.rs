@@ -132,6 +132,8 @@ pub async fn find(session: &Session, text: &str) -> Result<Cluster> {
     })
 }
 
+type Config = Map<String, Value>;
+
 /// Values of a cluster's configuration.
 #[derive(Args)]
 pub struct Settings {
@@ -145,13 +147,13 @@ pub struct Settings {
 
 impl Settings {
     /// The whole configuration, where a file gives it, and single values by their paths.
-    fn parts(self) -> Result<(Option<Map<String, Value>>, Map<String, Value>)> {
+    fn parts(self) -> Result<(Option<Config>, Config)> {
         let whole = self.file.as_deref().map(object).transpose()?;
         Ok((whole, self.values.into_iter().map(|(path, text)| (path, value(&text))).collect()))
     }
 
     /// What is given, upon what there is; nothing when nothing is given.
-    fn merged(self, there: Map<String, Value>) -> Result<Option<Map<String, Value>>> {
+    fn merged(self, there: Config) -> Result<Option<Config>> {
         if self.file.is_none() && self.values.is_empty() {
             return Ok(None);
         }
@@ -166,7 +168,7 @@ impl Settings {
     }
 }
 
-fn object(file: &std::path::Path) -> Result<Map<String, Value>> {
+fn object(file: &std::path::Path) -> Result<Config> {
     match json(file)? {
         Value::Object(config) => Ok(config),
         _ => Err(Failure::new(format!("{} is no JSON object", file.display()))),
@@ -178,7 +180,7 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-fn set(config: &mut Map<String, Value>, path: &str, value: Value) -> Result<()> {
+fn set(config: &mut Config, path: &str, value: Value) -> Result<()> {
     let wrong = || Failure::new(format!("'{path}' leads through a value that is no object")).at("--set");
     match path.split_once('.') {
         None => drop(config.insert(path.to_owned(), value)),
