@@ -16,5 +16,5 @@ mkdir -p "$(dirname "$file")"
 step "making $file"
 mmdebstrap --quiet --format=tar --variant=minbase --include="$packages" \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
-    --dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$file.new" "${sources[@]}"
+    --dpkgopt='path-exclude=/usr/share/locale/*' --customize-hook='rm -f "$1"/etc/ssh/ssh_host_*' bookworm "$file.new" "${sources[@]}"
 mv "$file.new" "$file"

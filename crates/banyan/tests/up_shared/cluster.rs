@@ -33,6 +33,9 @@ fn a_cluster_lives_on_instances_and_leaves_nothing() {
     assert_eq!((&whole["name"], &whole["machines"][1]["num"]), (&"shop".into(), &1001.into()), "{whole}");
     says(&cloud.good(&["cluster", "logs", "shop", "1000"]), &["CREATE", "INSTALL page", "complete"]);
     says(&cloud.good(&["provisioner", "list"]), &["local", "connected"]);
+    assert_ne!(two[0].host_keys, two[1].host_keys, "each machine has a key of its own");
+    let words = cloud.run(&["cluster", "ssh", "shop", "1000", "--", "sh", "-c", "echo 'a  b'; exit 7"]);
+    assert_eq!((words.status.code(), text(&words.stdout).as_str()), (Some(7), "a  b\n"));
     let entered = cloud.run(&["cluster", "ssh", "shop", "1000", "--", "hostname && exit 3"]);
     assert_eq!(entered.status.code(), Some(3), "{}", text(&entered.stderr));
     assert_eq!(text(&entered.stdout).trim(), two[0].hostname.split('.').next().unwrap());

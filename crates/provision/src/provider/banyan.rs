@@ -57,12 +57,12 @@ printf '%s\n' "$BANYAN_AUTHORIZED_KEY" > "$home/.ssh/authorized_keys"
 for sshd in /usr/sbin/sshd /usr/bin/sshd /usr/local/sbin/sshd ''; do [ -n "$sshd" ] && [ -x "$sshd" ] && break; done
 [ -n "$sshd" ] || { echo "the image has no sshd" >&2; exit 1; }
 mkdir -p -m 755 /run/sshd
-for kind in ed25519; do
-  [ -f "/etc/ssh/ssh_host_${kind}_key" ] || ssh-keygen -q -t "$kind" -N '' -f "/etc/ssh/ssh_host_${kind}_key"
-done
+# A key that came with the image is known to whoever has the image.
+key=/etc/ssh/banyan_host_ed25519_key
+[ -f "$key" ] || ssh-keygen -q -t ed25519 -N '' -f "$key"
 umask 022
 exec "$sshd" -D -e -o PermitRootLogin=prohibit-password -o PasswordAuthentication=no -o UsePAM=no \
-  -o HostKey=/etc/ssh/ssh_host_ed25519_key
+  -o HostKey="$key"
 "#;
 
 pub struct Banyan;

@@ -146,13 +146,12 @@ impl Ground<'_> {
                 let back = back.ok_or_else(|| Error::conflict("there is no earlier layout to go back to"))?;
                 let assignment = plan::assign(&self.standing(), &back.layout);
                 let cost = back.layout.cost(self.catalogue, &self.cluster.provider);
-                if assignment.action() != "NONE" {
-                    return self.change(Purpose::Change, assignment, back, cost, false);
-                }
-                // The same machines and services: what differs is how they are installed and configured.
-                let mut planned = self.upgrade(&[], 1)?;
-                planned.target = back;
-                Ok(planned)
+                let planned = match assignment.action() {
+                    // The same machines and services: what differs is how they are installed and configured.
+                    "NONE" => Planned { target: back, ..self.upgrade(&[], 1)? },
+                    _ => self.change(Purpose::Change, assignment, back, cost, false)?,
+                };
+                Ok(Planned { action: "CLUSTER_ROLLBACK", ..planned })
             }
             Wish::Delete => self.delete(),
             Wish::Configure { config, restart } => {

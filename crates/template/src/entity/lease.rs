@@ -67,6 +67,13 @@ impl<'de> Deserialize<'de> for LeaseTime {
     }
 }
 
+/// A length in the largest unit that shows it whole.
+fn span(ms: u64) -> String {
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let fits = units.into_iter().find(|(length, _)| ms > 0 && ms % length == 0);
+    fits.map_or_else(|| format!("{ms} ms"), |(length, unit)| format!("{}{unit}", ms / length))
+}
+
 impl Lease {
     /// The lease that a new cluster gets: what was asked for, or the template's own. 0 never ends.
     pub fn granted(&self, asked_ms: Option<u64>) -> Result<u64> {
@@ -75,10 +82,12 @@ impl Lease {
             None => Ok(initial),
             Some(asked) if initial == 0 => Ok(asked),
             Some(0) => Err(Error::invalid(format!(
-                "the template allows {initial} ms at first, not a lease without end"
+                "the template allows {} at first, not a lease without end",
+                span(initial)
             ))),
             Some(asked) if asked > initial => {
-                Err(Error::invalid(format!("the template allows {initial} ms at first, not {asked} ms")))
+                let (allowed, asked) = (span(initial), span(asked));
+                Err(Error::invalid(format!("the template allows {allowed} at first, not {asked}")))
             }
             Some(asked) => Ok(asked),
         }
@@ -89,6 +98,14 @@ impl Lease {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn what_is_too_long_is_refused_in_units_that_people_use() {
+        let lease = Lease { initial: LeaseTime(7_200_000), ..Lease::default() };
+        let refused = lease.granted(Some(90_000_000)).unwrap_err();
+        assert_eq!(refused.message, "the template allows 2h at first, not 25h");
+        assert_eq!((span(1_500), span(604_800_000)), ("1500 ms".to_owned(), "7d".to_owned()));
+    }
 
     #[test]
     fn lengths_are_read_with_and_without_units() {

@@ -28,7 +28,7 @@ pub struct Arguments {
     cluster: String,
     /// Number or host name of a machine, or a service on it [default: the first machine].
     node: Option<String>,
-    /// Command to run instead of a shell.
+    /// Command to run instead of a shell: one word is a line for the shell there, several arrive as they are.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -64,13 +64,31 @@ pub async fn run(session: &Session, args: Arguments) -> Result<u8> {
         .args(option(format!("UserKnownHostsFile={}", path(&known))))
         .args(option("GlobalKnownHostsFile=/dev/null".to_owned()))
         .args(["-l", &node.ssh_user, "--", address])
-        .args(&args.command)
+        .args(remote(&args.command))
         .stdin(Stdio::inherit());
     let ended = ssh.status().await.map_err(|error| {
         Failure::new(format!("ssh cannot be run: {error}"))
             .hint("install OpenSSH's client, e.g. apt install openssh-client")
     })?;
     Ok(ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+}
+
+/// What ssh is to run. It joins words with spaces and has the shell of the machine read them again, so several
+/// words are quoted for it; one word is a line of the user's own.
+fn remote(command: &[String]) -> Option<String> {
+    match command {
+        [] => None,
+        [line] => Some(line.clone()),
+        words => Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")),
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 /// Under which the machine is known, whatever its address and port.
@@ -96,4 +114,18 @@ fn in_memory(name: &str, content: &str) -> Result<File> {
 
 fn path(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_arrive_as_they_are_and_a_line_is_the_shells() {
+        let said = |words: &[&str]| remote(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&["hostname && exit 3"]).as_deref(), Some("hostname && exit 3"));
+        assert_eq!(said(&["sh", "-c", "exit 7"]).as_deref(), Some("sh -c 'exit 7'"));
+        assert_eq!(said(&["echo", "it's", "a  b", ""]).as_deref(), Some(r"echo 'it'\''s' 'a  b' ''"));
+    }
 }

@@ -2,6 +2,8 @@
 //! instance that is not well why it is where it is.
 
 use api::{InstanceWhy, Workload};
+use model::Phase;
+use model::exchange::Health;
 use serde::Serialize;
 
 use super::find;
@@ -30,6 +32,9 @@ pub async fn run(session: &Session, text: &str) -> Result<()> {
     let (client, name) = (&session.client, workload.name.as_str());
     let found = instances(client, name, LOOKED_AT).await?;
     let ill: Vec<_> = found.iter().filter(|instance| !well(instance)).collect();
+    let is_starting =
+        |one: &&api::Instance| one.phase == Phase::Running && one.health == Some(Health::Starting);
+    let starting = found.iter().filter(is_starting).count();
     let mut why = Why { workload: &workload, instances: Vec::new() };
     for instance in ill.iter().take(EXPLAINED_MAX) {
         why.instances.push(client.instance_why(instance.id.as_str()).await?);
@@ -48,6 +53,13 @@ pub async fn run(session: &Session, text: &str) -> Result<()> {
     }
     match (found.len(), ill.len()) {
         (0, _) => text += "It has no instances now.\n",
+        (all, 0) if starting > 0 => {
+            text += &format!(
+                "Of its {}, {starting} {} not passed the health check yet; see: banyan workload get {name}\n",
+                plural(all as u64, "instance"),
+                if starting == 1 { "has" } else { "have" }
+            )
+        }
         (all, 0) => text += &format!("Nothing is wrong with its {}.\n", plural(all as u64, "instance")),
         (1, _) => text += "Its instance is not well:\n",
         (all, bad) => {
