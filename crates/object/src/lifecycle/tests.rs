@@ -70,7 +70,7 @@ fn after_days(days: i32, kept: Option<i32>) -> BucketLifecycleConfiguration {
         prefix: None,
         transitions: None,
     };
-    BucketLifecycleConfiguration { rules: vec![rule], ..Default::default() }
+    BucketLifecycleConfiguration { rules: vec![rule] }
 }
 
 /// Versions 1 to `count`, one each minute; the last one is the newest.

@@ -9,6 +9,7 @@ mod events;
 mod full;
 mod life;
 mod lock;
+mod many;
 mod open;
 mod website;
 
