@@ -23,6 +23,7 @@ pub mod server;
 pub mod session;
 pub mod tenant;
 pub mod token;
+pub mod turn;
 pub mod user;
 pub mod view;
 pub mod watch;

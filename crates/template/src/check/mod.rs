@@ -33,10 +33,15 @@ pub struct Finding {
 
 /// Looks at every entity. The worst comes first, then by kind and name.
 pub fn check(catalogue: &Catalogue) -> Vec<Finding> {
+    check_while(catalogue, &mut || true)
+}
+
+/// The same, but templates are laid out on trial only while there is time: `go_on` is asked now and then.
+pub fn check_while(catalogue: &Catalogue, go_on: &mut dyn FnMut() -> bool) -> Vec<Finding> {
     let mut report = Report::default();
     machine::check(catalogue, &mut report);
     service::check(catalogue, &mut report);
-    template::check(catalogue, &mut report);
+    template::check(catalogue, &mut report, go_on);
     let mut findings = report.findings;
     findings.sort_by(|a, b| (a.level, &a.kind, &a.name).cmp(&(b.level, &b.kind, &b.name)));
     findings.dedup();

@@ -9,7 +9,7 @@ use crate::solve::{Answer, Request, SIZE_MAX, solve};
 /// Looks at the clock that a trial layout may take; about a second.
 const LOOKS_MAX: u32 = 16_000;
 
-pub fn check(catalogue: &Catalogue, report: &mut Report) {
+pub fn check(catalogue: &Catalogue, report: &mut Report, go_on: &mut dyn FnMut() -> bool) {
     for partial in catalogue.partialtemplates.values() {
         let at = At { kind: Kind::PartialTemplate, name: &partial.name };
         for name in partial.defaults.services.iter().filter(|name| !catalogue.services.contains_key(*name)) {
@@ -21,12 +21,18 @@ pub fn check(catalogue: &Catalogue, report: &mut Report) {
         let at = At { kind: Kind::ClusterTemplate, name: &stored.name };
         match compose::resolve(catalogue, stored) {
             Err(error) => report.error(at, error.field.unwrap_or_default(), error.message),
-            Ok(template) => whole(catalogue, report, at, &template),
+            Ok(template) => whole(catalogue, report, at, &template, go_on),
         }
     }
 }
 
-fn whole(catalogue: &Catalogue, report: &mut Report, at: At<'_>, template: &ClusterTemplate) {
+fn whole(
+    catalogue: &Catalogue,
+    report: &mut Report,
+    at: At<'_>,
+    template: &ClusterTemplate,
+    go_on: &mut dyn FnMut() -> bool,
+) {
     let before = report.findings.len();
     references(catalogue, report, at, template);
     defaults_fit(report, at, template);
@@ -49,7 +55,7 @@ fn whole(catalogue: &Catalogue, report: &mut Report, at: At<'_>, template: &Clus
     // What names things that are not there cannot be laid out either; saying so twice helps nobody.
     let broken = report.findings[before..].iter().any(|finding| finding.level == super::Level::Error);
     if template.defaults.provider.is_some() && !template.defaults.services.is_empty() && !broken {
-        trial(catalogue, report, at, template);
+        trial(catalogue, report, at, template, go_on);
     }
 }
 
@@ -209,22 +215,31 @@ fn macros(catalogue: &Catalogue, report: &mut Report, at: At<'_>, path: &str, va
 }
 
 /// Lays the template out at its smallest size, and at larger ones when there is no layout.
-fn trial(catalogue: &Catalogue, report: &mut Report, at: At<'_>, template: &ClusterTemplate) {
+fn trial(
+    catalogue: &Catalogue,
+    report: &mut Report,
+    at: At<'_>,
+    template: &ClusterTemplate,
+    go_on: &mut dyn FnMut() -> bool,
+) {
     let small = |size: u64| u32::try_from(size).unwrap_or(SIZE_MAX).min(SIZE_MAX);
     let min = small(template.constraints.size.min.unwrap_or(1)).max(1);
     let max = small(template.constraints.size.max.unwrap_or(u64::MAX));
     let mut looks = 0;
-    let mut go_on = || {
+    let mut look = || {
         looks += 1;
-        looks < LOOKS_MAX
+        looks < LOOKS_MAX && go_on()
     };
     let mut first = None;
     let mut sizes: Vec<u32> = (min..=max.min(min.saturating_add(16))).collect();
     sizes.extend((0..14).map(|power| 1u32 << power).filter(|size| *size > min + 16 && *size <= max));
     sizes.push(max);
     for size in sizes {
+        if !look() {
+            return;
+        }
         let request = Request { template: template.name.clone(), size, ..Request::default() };
-        match solve(catalogue, &request, &mut go_on) {
+        match solve(catalogue, &request, &mut look) {
             Ok(Answer::Solved(_)) => {
                 if let Some(reason) = first {
                     let message = format!(

@@ -40,6 +40,24 @@ fn a_good_catalogue_has_nothing_wrong() {
 }
 
 #[test]
+fn without_time_no_layout_is_tried_and_all_else_is_told() {
+    let never = json!({"name": "never", "defaults": {"services": ["base", "web"], "provider": "cloud",
+            "config": {"a": "%nonsense%"}},
+        "constraints": {"size": {"max": 1}, "layout": {"cantcoexist": [["base", "web"]]},
+            "services": {"base": {"quantities": {"min": 1}}, "web": {"quantities": {"min": 1}}}}});
+    let with = |config: &str| {
+        let (mut catalogue, mut template) = (catalogue(), never.clone());
+        template["defaults"]["config"]["a"] = config.into();
+        catalogue.add(Kind::ClusterTemplate, template).unwrap();
+        catalogue
+    };
+    let told = |found: Vec<Finding>| -> Vec<String> { found.into_iter().map(|one| one.path).collect() };
+    assert_eq!(told(check(&with("plain"))), ["constraints"]);
+    assert_eq!(told(check_while(&with("plain"), &mut || false)), Vec::<String>::new());
+    assert_eq!(told(check_while(&with("%nonsense%"), &mut || false)), ["defaults.config.a"]);
+}
+
+#[test]
 fn what_will_be_missing_later_is_told_early() {
     is(
         Kind::ClusterTemplate,

@@ -8,19 +8,20 @@ mod builtin;
 mod secret;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use api::{CatalogueChange, CatalogueWrite, Definition, Entities, Page};
 use model::{Error, ErrorKind, Faults, Result, TenantId, shown};
 use serde_json::Value;
 use store::Txn;
-use template::check::{Finding, Level, check};
+use template::check::{Finding, Level, check_while};
 use template::entity::PluginType;
 use template::{Catalogue, Kind};
 
 use self::builtin::builtin;
 pub(crate) use self::secret::{is_secret, open as secret_open, text as secret_text};
 use super::page::{Query, cut, glob};
-use super::{resource, version_check};
+use super::{resource, turn, version_check};
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
 use crate::state::{Row, Snapshot};
@@ -29,6 +30,8 @@ use crate::tables::{DefinitionRecord, decode, encode, kind};
 pub const FILTERS: &[&str] = &["kind", "name"];
 /// Earlier numbers of a definition that are kept.
 const PAST_KEPT: u64 = 50;
+/// How long templates of a catalogue are laid out on trial; what is not known then is not told.
+const CHECK_MAX: Duration = Duration::from_secs(1);
 /// Definitions of one tenant.
 const DEFINITIONS_MAX: usize = 5_000;
 /// Definitions that one write changes.
@@ -326,7 +329,7 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
         after.remove(key);
         change.deleted.push(format!("{}/{}", key.0.folder(), key.1));
     }
-    let found = sound(&before, &after)?;
+    let found = sound(&caller.tenant, before, after).await?;
     for ((kind, name), entity, _) in writes.iter().filter(|write| is_shared(write.0.0)) {
         resource::plugin_check(&snapshot, *kind, name, Some(&template::entity::read(entity.clone())?))?;
     }
@@ -370,16 +373,27 @@ fn operators_only(caller: &Caller, (kind, name): &Key) -> Result<()> {
 }
 
 /// What is wrong with the catalogue as it would be; new errors are refused.
-fn sound(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Result<Vec<Finding>> {
+async fn sound(
+    tenant: &TenantId,
+    before: BTreeMap<Key, Value>,
+    after: BTreeMap<Key, Value>,
+) -> Result<Vec<Finding>> {
     if after.len() > DEFINITIONS_MAX {
         return Err(
             Error::invalid(format!("a catalogue has at most {DEFINITIONS_MAX} definitions")).at("entities")
         );
     }
-    let old = built(before).map(|catalogue| check(&catalogue)).unwrap_or_default();
-    let new = check(&built(after)?);
-    fresh_errors(&old, &new)?;
-    Ok(new)
+    turn::take(tenant, move || {
+        let timed = |catalogue: &Catalogue| {
+            let until = Instant::now() + CHECK_MAX;
+            check_while(catalogue, &mut || Instant::now() < until)
+        };
+        let old = built(&before).map(|catalogue| timed(&catalogue)).unwrap_or_default();
+        let new = timed(&built(&after)?);
+        fresh_errors(&old, &new)?;
+        Ok(new)
+    })
+    .await
 }
 
 fn sentence(finding: &Finding) -> String {
@@ -470,7 +484,8 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, kind: &str, name: &str, seen
     version_check(seen, row.version, "definition")?;
     let mut after = before.clone();
     after.remove(&key);
-    sound(&before, &after)
+    sound(&caller.tenant, before, after)
+        .await
         .map_err(|error| Error::conflict(format!("the {kind} '{name}' is in use: {}", error.message)))?;
     if is_shared(kind) {
         // One that was written may have hidden one that comes with the software.

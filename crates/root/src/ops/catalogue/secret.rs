@@ -18,7 +18,8 @@ const FIELDS: &str = "provisioner";
 /// Fields of these names are secret whatever a type says.
 const ALWAYS: [&str; 6] = ["api_password", "api_secret", "password", "secret", "ssh_key", "ssh_password"];
 /// A field that nobody described is secret when its name has one of these in it, or ends like a key.
-const TELLING: [&str; 5] = ["password", "secret", "token", "credential", "private"];
+const TELLING: [&str; 8] =
+    ["password", "passwd", "secret", "token", "credential", "private", "apikey", "api_key"];
 const KEY: &str = "key";
 const PUBLIC: &str = "public";
 
@@ -128,7 +129,16 @@ mod tests {
 
     #[test]
     fn fields_that_nobody_described_are_judged_by_their_names() {
-        for field in ["api_key", "accessToken", "client_secret", "credentials", "private_pem", "ssh_key"] {
+        for field in [
+            "api_key",
+            "apiKeyId",
+            "Passwd",
+            "accessToken",
+            "client_secret",
+            "credentials",
+            "private_pem",
+            "ssh_key",
+        ] {
             assert!(is_secret(None, field), "{field}");
         }
         for field in ["region", "ssh_public_key", "ssh_keypair", "keystone_url", "image"] {

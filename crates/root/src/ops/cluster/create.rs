@@ -365,6 +365,9 @@ fn value_check(value: &Value, depth: usize) -> Result<()> {
         return Err(Error::invalid(format!("it is nested deeper than {DEPTH_MAX}")));
     }
     match value {
+        Value::String(text) if text.contains('\0') => {
+            Err(Error::invalid("a text has a NUL, which no program can be given"))
+        }
         Value::String(text) => expand::check(text),
         Value::Array(all) => all.iter().try_for_each(|one| value_check(one, depth + 1)),
         Value::Object(all) => all.values().try_for_each(|one| value_check(one, depth + 1)),

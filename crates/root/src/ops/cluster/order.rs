@@ -7,7 +7,6 @@ use api::{Cluster, ClusterStatus, JobStatus};
 use model::{Error, ErrorKind, Quota, Result, TenantId};
 use store::Txn;
 use template::{compose, solve};
-use tokio::sync::Semaphore;
 
 use super::{SOLVE_MAX, find, journal, view};
 use crate::cloud::{Caller, Cloud};
@@ -18,15 +17,13 @@ use crate::cluster::plan::{Ground, Planned, Wish};
 use crate::cluster::record::{ClusterRecord, JobRecord, NodeRecord, Shape, definition_part, job_id};
 use crate::history::Actor;
 use crate::ops::instance::{busy, race_wait};
-use crate::ops::{DECISIONS_MAX, catalogue, raced, version_check};
+use crate::ops::{DECISIONS_MAX, catalogue, raced, turn, version_check};
 use crate::state::{Row, Snapshot, commit_error};
 use crate::tables::{GateRecord, encode, kind};
 
 /// Bytes that the record of a cluster may have once a job is complete. What the end of a job adds to it must still find
 /// room: nobody could be told then that it is too much.
 const RECORD_MAX: usize = store::BODY_BYTES_MAX - (64 << 10);
-/// Plans that are made at the same time; each may take a processor for seconds and much memory.
-static PLANNERS: Semaphore = Semaphore::const_new(2);
 
 /// What is asked, and how the history says it.
 pub struct Asked {
@@ -108,6 +105,7 @@ pub async fn planned(
     wish: Wish,
     time: Duration,
 ) -> Result<Planned> {
+    let tenant = cluster.tenant.clone();
     let work = move || {
         let catalogue = definition.catalogue()?;
         let nodes = nodes.iter().map(AsRef::as_ref).collect();
@@ -115,11 +113,7 @@ pub async fn planned(
         let until = Instant::now() + time;
         ground.plan(&wish, &mut || Instant::now() < until)
     };
-    let turn = PLANNERS.acquire().await.map_err(|_| Error::unavailable("plans are no longer made"))?;
-    // Whoever asked may be gone; the turn ends with the work.
-    tokio::task::spawn_blocking(move || (work(), drop(turn)).0)
-        .await
-        .map_err(|error| Error::internal("the planner ended early").because(error))?
+    turn::take(&tenant, work).await
 }
 
 /// Whether the cluster can be kept when it has become what is planned, with what it was before beside it.
