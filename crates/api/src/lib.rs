@@ -45,8 +45,8 @@ pub use image::{Image, ImagePull};
 pub use instance::{Instance, InstanceCreate, InstanceWhy};
 pub use page::Page;
 pub use place::{
-    EnrolRole, Enrolment, EnrolmentCreate, Node, NodeLabels, PlaceModeSet, PlatformHealth, Server, Zone,
-    ZoneHosts,
+    EnrolRole, Enrolment, EnrolmentCreate, EnrolmentToken, Node, NodeLabels, PlaceModeSet, PlatformHealth,
+    Server, Zone, ZoneHosts,
 };
 pub use problem::Problem;
 pub use resource::{Resource, ResourceStatus, ResourceSync, ResourceVersion};

@@ -210,6 +210,21 @@ pub struct ZoneHosts {
     pub hosts: Vec<String>,
 }
 
+/// A token that is out, as far as it may be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EnrolmentToken {
+    /// The beginning of the token's hash.
+    pub id: String,
+    pub role: EnrolRole,
+    /// The zone that a node joins with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Name>,
+    pub expires_at: Timestamp,
+    /// The id of who joined with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_by: Option<String>,
+}
+
 /// A token with which one zone, node or provisioner may enrol once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Enrolment {

@@ -35,8 +35,8 @@ use crate::wire;
 
 const TEXT_PREFIX: &str = "banyan1.";
 const SECRET_LEN: usize = 24;
-/// The key of one that has asked to join and has no certificate yet.
-const JOINING_FILE: &str = "joining.pem";
+/// The ending of the file with the key of one that has asked to join and has no certificate yet.
+const JOINING: &str = "joining";
 
 /// The token as the operator carries it: a secret, and which CA to expect.
 #[derive(Clone)]
@@ -288,8 +288,11 @@ pub async fn enroll_kept(
     token: &EnrollToken,
     newcomer: impl Into<Newcomer>,
 ) -> Result<Credentials> {
-    std::fs::create_dir_all(dir)?;
-    let file = dir.join(JOINING_FILE);
+    // Beside the folder, which is there only once it has joined.
+    let file = dir.with_extension(JOINING);
+    if let Some(home) = file.parent() {
+        std::fs::create_dir_all(home)?;
+    }
     let made = key_kept_and_request(&file)?;
     let joined = match enroll_with(&parents.into(), token, &newcomer.into(), made).await {
         Err(error) if error.kind == ErrorKind::Unavailable => return Err(error),
@@ -297,7 +300,6 @@ pub async fn enroll_kept(
         // Refused: nothing is to be asked for again.
         Err(error) => {
             let _ = std::fs::remove_file(file);
-            let _ = std::fs::remove_dir(dir);
             return Err(error);
         }
     };

@@ -102,15 +102,18 @@ async fn a_token_is_not_lost_with_a_certificate_that_was_not_given_or_did_not_ar
         async move { link::enroll_kept(&home, &url, &token, &name("node-1")).await }
     };
     assert_eq!(join(&mine).await.unwrap_err().kind, ErrorKind::Unavailable);
-    let key = std::fs::read(mine.join("joining.pem")).unwrap();
+    let key = std::fs::read(mine.with_extension("joining")).unwrap();
     let first = join(&mine).await.unwrap();
-    assert!(!mine.join("joining.pem").exists());
+    assert!(!mine.with_extension("joining").exists());
     // As if the answer had been lost: the same key is let in again, as who it is; another key is not.
-    std::fs::write(mine.join("joining.pem"), key).unwrap();
+    std::fs::write(mine.with_extension("joining"), key).unwrap();
     let again = join(&mine).await.unwrap();
     assert_eq!((again.identity, again.key), (first.identity, first.key));
     assert_eq!(join(&others).await.unwrap_err().kind, ErrorKind::Unauthenticated);
-    assert!(!others.exists(), "nothing is kept of one that is refused");
+    assert!(
+        !others.exists() && !others.with_extension("joining").exists(),
+        "one that is refused keeps nothing"
+    );
 }
 
 #[tokio::test]

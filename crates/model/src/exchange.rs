@@ -332,6 +332,20 @@ pub enum Ask {
     Health,
     /// Lets one node join with the token of this digest, answered by its zone with an empty JSON object or an error.
     Admit { digest: String, expires_at: Timestamp },
+    /// One JSON list of [`Admission`], answered by a zone.
+    Tokens,
+    /// Voids the token of this digest, answered as `Mode` is.
+    Revoke { digest: String },
+}
+
+/// A token with which somebody may join; the token itself cannot be told from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admission {
+    pub digest: String,
+    pub expires_at: Timestamp,
+    /// Who joined with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_by: Option<String>,
 }
 
 /// An [`Ask`] on its way, with the name of the stream that answers it.

@@ -39,6 +39,8 @@ pub(crate) async fn answer(engine: &Engine, ask: Ask, stream: ByteStream) {
         | Ask::Remove { .. }
         | Ask::History { .. }
         | Ask::Health
+        | Ask::Tokens
+        | Ask::Revoke { .. }
         | Ask::Admit { .. } => Err(Error::invalid("that is a question for a zone")),
     };
     if let Err(error) = done {

@@ -3,12 +3,12 @@
 
 use api::{
     AccessKey, AccessKeyCreated, App, AppCreate, AppUpdate, Bucket, BucketQuota, CatalogueChange,
-    CatalogueWrite, Check, CheckReport, DamagedObject, Definition, Enrolment, EnrolmentCreate, Entities,
-    Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone, Node, NodeLabels, ObjectStore,
-    Page, PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport, S3Session, ScrubStart, Server, Tenant,
-    TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate, UserUpdate, WatchEvent, Whoami,
-    Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback, WorkloadScale, WorkloadUpdate, WorkloadWhy,
-    Zone, ZoneHosts,
+    CatalogueWrite, Check, CheckReport, DamagedObject, Definition, Enrolment, EnrolmentCreate,
+    EnrolmentToken, Entities, Image, ImagePull, Instance, InstanceCreate, InstanceWhy, Login, LoginDone,
+    Node, NodeLabels, ObjectStore, Page, PasswordChange, PlaceModeSet, PlatformHealth, QuotaReport,
+    S3Session, ScrubStart, Server, Tenant, TenantCreate, Token, TokenCreate, TokenCreated, User, UserCreate,
+    UserUpdate, WatchEvent, Whoami, Workload, WorkloadCreate, WorkloadRevision, WorkloadRollback,
+    WorkloadScale, WorkloadUpdate, WorkloadWhy, Zone, ZoneHosts,
 };
 mod cluster;
 
@@ -569,5 +569,11 @@ fn place_routes() -> Vec<Route> {
             .says("Makes a one-time token for a new zone or node, and says where it joins")
             .takes::<EnrolmentCreate>()
             .gives::<Enrolment>(201),
+        route(Get, "/v1/enrolments", "enrolment_list", OPERATOR, place::enrolment_list)
+            .says("Tokens that are out, of root and of the zones that answer; not the tokens themselves")
+            .lists::<EnrolmentToken>(),
+        route(Delete, "/v1/enrolments/{name}", "enrolment_revoke", OPERATOR, place::enrolment_revoke)
+            .says("Voids a token; who joined with it stays")
+            .done(),
     ]
 }

@@ -190,9 +190,16 @@ fn headers(route: &Route) -> Vec<&'static str> {
         "token_create",
         "key_create",
     ];
-    let unversioned =
-        ["token_delete", "key_delete", "node_remove", "zone_remove", "provisioner_remove", "server_remove"]
-            .contains(&route.rule.name);
+    let unversioned = [
+        "token_delete",
+        "key_delete",
+        "node_remove",
+        "zone_remove",
+        "provisioner_remove",
+        "server_remove",
+        "enrolment_revoke",
+    ]
+    .contains(&route.rule.name);
     let mut names = Vec::new();
     if changes && !unversioned {
         names.push("If-Match");

@@ -35,6 +35,11 @@ impl ZoneService {
                 Ok(()) => reply(&stream, &self.doorway()).await,
                 Err(error) => Err(error),
             },
+            Ask::Tokens => match self.book().tokens() {
+                Ok(tokens) => reply(&stream, &tokens).await,
+                Err(error) => Err(error),
+            },
+            Ask::Revoke { digest } => done(&stream, self.book().revoke(digest).await).await,
             Ask::History { node, since } => match self.history_of(node.as_ref(), *since) {
                 Ok(samples) => reply(&stream, &samples).await,
                 Err(error) => Err(error),

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::future::BoxFuture;
 use link::enroll::token_refused;
 use link::{Joiner, TokenBook, TokenRecord};
+use model::exchange::Admission;
 use model::{ChildId, Error, ErrorKind, Result};
 use tier::ledger::{Ledger, Write};
 use work::SharedClock;
@@ -57,6 +58,28 @@ impl LedgerBook {
         }
         writes.push(Write::put(format!("{TOKEN}{}", record.digest), &record));
         self.ledger.commit_async(writes).await
+    }
+
+    /// The tokens that are not over.
+    pub fn tokens(&self) -> Result<Vec<Admission>> {
+        let now = self.clock.now();
+        let kept = self.ledger.list::<TokenRecord>(TOKEN)?.into_iter().map(|(_, token)| token);
+        let admission = |token: TokenRecord| Admission {
+            digest: token.digest,
+            expires_at: token.expires_at,
+            used_by: token.used_by,
+        };
+        Ok(kept.filter(|token| now < token.expires_at).map(admission).collect())
+    }
+
+    /// Nobody joins with it any more; who did stays.
+    pub async fn revoke(&self, digest: &str) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        let key = format!("{TOKEN}{digest}");
+        if self.ledger.get::<TokenRecord>(&key)?.is_none() {
+            return Err(Error::not_found("token"));
+        }
+        self.ledger.commit_async(vec![Write::delete(key)]).await
     }
 
     /// The token of this digest, if it lets the joiner in.
@@ -157,7 +180,12 @@ mod tests {
         assert!(book.redeem("cc", joiner(Timestamp(1))).await.is_err(), "nobody made it");
         clock.set(hour);
         book.add(record("dd", hour.plus_ms(1))).await.expect("kept");
+        let open = book.tokens().expect("lists");
+        assert!(open.len() == 1 && open[0].digest == "dd" && open[0].used_by.is_none(), "{open:?}");
         let left = ledger.list::<TokenRecord>(TOKEN).expect("lists");
         assert_eq!(left.len(), 1, "the expired one is cleared away");
+        book.revoke("dd").await.expect("is there");
+        assert_eq!(book.revoke("dd").await.expect_err("only once").kind, ErrorKind::NotFound);
+        assert!(book.redeem("dd", joiner(Timestamp(1))).await.is_err());
     }
 }

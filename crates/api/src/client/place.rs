@@ -6,8 +6,8 @@ use reqwest::Method;
 use super::stream::WatchStream;
 use super::{Client, ListQuery, if_match, segment};
 use crate::{
-    Enrolment, EnrolmentCreate, Node, NodeLabels, Page, PlaceModeSet, PlatformHealth, Server, WatchKind,
-    Zone, ZoneHosts,
+    Enrolment, EnrolmentCreate, EnrolmentToken, Node, NodeLabels, Page, PlaceModeSet, PlatformHealth, Server,
+    WatchKind, Zone, ZoneHosts,
 };
 
 impl Client {
@@ -97,6 +97,16 @@ impl Client {
     /// A one-time token for a new zone or node.
     pub async fn enrolment_create(&self, ask: &EnrolmentCreate) -> Result<Enrolment> {
         self.post("/v1/enrolments", ask).await
+    }
+
+    /// Tokens that are out: those of root, and of the zones that answer.
+    pub async fn enrolment_list(&self) -> Result<Vec<EnrolmentToken>> {
+        self.get("/v1/enrolments").await
+    }
+
+    /// Voids a token, by its id or the beginning of it.
+    pub async fn enrolment_revoke(&self, id: &str) -> Result<()> {
+        self.delete(&format!("/v1/enrolments/{}", segment(id)), None).await
     }
 
     /// Lets the listeners of a zone have these names and addresses too.

@@ -1,14 +1,16 @@
-//! `banyan enroll zone|node|provisioner`: a one-time token, for operators, and the file that the newcomer needs.
+//! `banyan enroll zone|node|provisioner`: a one-time token, for operators, and the file that the newcomer needs;
+//! `banyan enroll list|revoke`: the tokens that are out.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use api::{EnrolRole, Enrolment, EnrolmentCreate, ListQuery};
+use api::{EnrolRole, Enrolment, EnrolmentCreate, EnrolmentToken, ListQuery};
 use clap::{Args, ValueEnum};
 use link::hosts::host_is_loopback;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::output::table::Column;
 use crate::output::{self, Format, data, note};
 use crate::role::node::claimed;
 use crate::session::{Session, all};
@@ -29,21 +31,30 @@ Examples:
   banyan enroll zone
   banyan enroll zone --host 10.0.0.1       the zone shares that address with root
   banyan enroll node --zone east
-  banyan enroll provisioner";
+  banyan enroll provisioner
+  banyan enroll list
+  banyan enroll revoke 3f2a                void a token, by the beginning of its id";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Role {
     Zone,
     Node,
     Provisioner,
+    /// The tokens that are out.
+    List,
+    /// Void a token; who joined with it stays.
+    Revoke,
 }
 
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Arguments {
-    /// What will join.
+    /// What will join; or what to do with tokens that are out.
     #[arg(value_enum)]
     role: Role,
+    /// The token to revoke: the beginning of its id.
+    #[arg(required_if_eq("role", "revoke"))]
+    id: Option<String>,
     /// Zone that a node joins; may be left out where there is only one.
     #[arg(long, value_name = "NAME")]
     zone: Option<String>,
@@ -53,10 +64,22 @@ pub struct Arguments {
 }
 
 pub async fn run(session: &Session, args: Arguments) -> Result<()> {
-    let role = match args.role {
-        Role::Zone => EnrolRole::Zone,
-        Role::Node => EnrolRole::Node,
-        Role::Provisioner => EnrolRole::Provisioner,
+    let role = match (args.role, &args.id) {
+        (Role::Revoke, Some(id)) => {
+            session.client.enrolment_revoke(id).await?;
+            note(format!("token {id}: revoked"));
+            return Ok(());
+        }
+        (Role::List, None) => {
+            return output::list(session.format, &session.client.enrolment_list().await?, &COLUMNS);
+        }
+        (Role::Zone, None) => EnrolRole::Zone,
+        (Role::Node, None) => EnrolRole::Node,
+        (Role::Provisioner, None) => EnrolRole::Provisioner,
+        (_, Some(word)) => {
+            return Err(Failure::new(format!("'{word}' means nothing here")).hint("see --help"));
+        }
+        (Role::Revoke, None) => return Err(Failure::new("say which token; see 'banyan enroll list'")),
     };
     let ask = EnrolmentCreate { role, zone: args.zone, hosts: args.hosts };
     let enrolment = session.client.enrolment_create(&ask).await?;
@@ -72,6 +95,18 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         }
     }
 }
+
+const COLUMNS: [Column<EnrolmentToken>; 5] = [
+    Column::new("ID", |token| token.id.clone()),
+    Column::new("FOR", |token| match token.role {
+        EnrolRole::Zone => "zone".to_owned(),
+        EnrolRole::Node => "node".to_owned(),
+        EnrolRole::Provisioner => "provisioner".to_owned(),
+    }),
+    Column::new("ZONE", |token| token.zone.as_ref().map(ToString::to_string).unwrap_or_default()),
+    Column::new("UNTIL", |token| token.expires_at.to_string()),
+    Column::new("USED BY", |token| token.used_by.clone().unwrap_or_default()),
+];
 
 /// The names that are taken among the newcomer's kind, as far as root knows; nothing when it cannot say.
 async fn taken(session: &Session, role: EnrolRole) -> Option<BTreeSet<String>> {

@@ -85,3 +85,29 @@ fn a_zone_that_cannot_listen_does_not_join() {
     until("the zone tells of its certificate", || (certificates() > 0).then_some(()));
     assert_eq!(certificates(), 1);
 }
+
+#[test]
+fn a_token_is_listed_and_can_be_revoked() {
+    let cloud = Cloud::new();
+    let (_root, operator, link) = root_start(&cloud, "");
+    let listed = || -> Vec<serde_json::Value> {
+        serde_json::from_str(&operator.good(&["enroll", "list", "-o", "json"])).unwrap()
+    };
+    let ports = || (free_port(), free_port());
+    let token = operator.good(&["enroll", "zone"]);
+    let id = listed()[0]["id"].as_str().unwrap().to_owned();
+    operator.good(&["enroll", "revoke", &id]);
+    assert!(listed().is_empty());
+    let said = refused(&cloud, &config(&cloud, "east", link, &token, ports(), ""));
+    assert!(said.contains("the token is not valid"), "{said}");
+
+    let token = operator.good(&["enroll", "zone"]);
+    let _east = Role::start(&cloud, "zone", &config(&cloud, "east", link, &token, ports(), ""));
+    connected(&operator, "east");
+    assert!(listed()[0]["used_by"].as_str().unwrap().starts_with("z-"), "{:?}", listed());
+    operator.good(&["enroll", "node", "--zone", "east"]);
+    let of_node = listed().into_iter().find(|one| one["role"] == "node").expect("the zone tells of it");
+    assert_eq!(of_node["zone"], "east");
+    operator.good(&["enroll", "revoke", of_node["id"].as_str().unwrap()]);
+    assert!(listed().iter().all(|one| one["role"] == "zone"));
+}

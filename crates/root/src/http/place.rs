@@ -10,7 +10,7 @@ use super::extract::{Body, Item, Pairs, Seen};
 use super::reply::{Reply, done, ok, versioned};
 use crate::cloud::{Caller, Shared};
 use crate::ops::page::Query;
-use crate::ops::{event, health, node, server, zone};
+use crate::ops::{enrolment, event, health, node, server, zone};
 
 pub async fn zone_list(State(cloud): State<Shared>, caller: Caller, pairs: Pairs) -> Reply {
     ok(zone::list(&cloud, &caller, &Query::parse(&pairs.0, zone::FILTERS)?)?)
@@ -128,6 +128,15 @@ pub async fn enrolment_create(
 ) -> Reply {
     let made = zone::enroll(&cloud, &caller, body.value).await?;
     Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+pub async fn enrolment_list(State(cloud): State<Shared>) -> Reply {
+    ok(enrolment::list(&cloud).await?)
+}
+
+pub async fn enrolment_revoke(State(cloud): State<Shared>, caller: Caller, Item(id): Item) -> Reply {
+    enrolment::revoke(&cloud, &caller, &id).await?;
+    done()
 }
 
 pub async fn event_list(State(cloud): State<Shared>, caller: Caller, pairs: Pairs) -> Reply {

@@ -8,6 +8,7 @@ pub mod bucket;
 pub mod catalogue;
 pub mod check;
 pub mod cluster;
+pub mod enrolment;
 pub mod event;
 pub mod health;
 pub mod image;
