@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for LeaseTime {
 /// A length in the largest unit that shows it whole.
 fn span(ms: u64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-    let fits = units.into_iter().find(|(length, _)| ms > 0 && ms % length == 0);
+    let fits = units.into_iter().find(|(length, _)| ms > 0 && ms.is_multiple_of(*length));
     fits.map_or_else(|| format!("{ms} ms"), |(length, unit)| format!("{}{unit}", ms / length))
 }
 
