@@ -14,6 +14,8 @@ use super::workers::{self, Workers};
 pub const LEASE_MS: i64 = 10_000;
 /// The longest time for one attempt, whatever is done in it; provisioners are told a shorter one.
 pub const TASK_LIMIT_MS: i64 = 35 * 60_000;
+/// A job whose plugins nobody has who is there waits so long for those that are away.
+const PLUGIN_WAIT_MS: i64 = 10 * 60_000;
 /// Tasks of one answer.
 pub const GIVEN_MAX: usize = 1_000;
 /// Tasks one provisioner may say it does at once.
@@ -58,6 +60,10 @@ pub struct Desk {
     finishing: BTreeSet<Claim>,
     /// When tasks were given out, by the wall clock.
     began: BTreeMap<(String, u32), Timestamp>,
+    /// Whether a provisioner that joined is not heard; it may have plugins that the others lack.
+    pub is_some_away: bool,
+    /// Since when nobody who is there can do a job.
+    unable: BTreeMap<String, Timestamp>,
 }
 
 impl Desk {
@@ -75,6 +81,8 @@ impl Desk {
             taken: 0,
             finishing: BTreeSet::new(),
             began: BTreeMap::new(),
+            is_some_away: false,
+            unable: BTreeMap::new(),
         }
     }
 
@@ -97,6 +105,7 @@ impl Desk {
         self.queue.remove(job);
         self.lives.remove(job);
         self.began.retain(|(of, _), _| of != job);
+        self.unable.remove(job);
     }
 
     /// A provisioner speaks. Another session of it has nothing of what the earlier one had. Returns what it must stop
@@ -194,12 +203,14 @@ impl Desk {
     /// Gives a provisioner what its workers can do.
     pub fn give(&mut self, name: &str, now: Timestamp, wall: Timestamp) -> Vec<Claim> {
         let Some(own) = self.workers.get(name).cloned() else { return Vec::new() };
+        let refused = self.refused(name, now);
         let mut given = Vec::new();
         for (tenant, workers) in own {
             let held = self.queue.held(name, tenant.as_str());
             let room = (workers as usize).saturating_sub(held).min(GIVEN_MAX - given.len());
             if room > 0 {
-                given.extend(self.queue.take(tenant.as_str(), name, room, now));
+                let may = |job: &str| !refused.contains(job);
+                given.extend(self.queue.take_of(tenant.as_str(), name, room, now, &may));
             }
         }
         for claim in &given {
@@ -227,13 +238,33 @@ impl Desk {
 
     /// Who lacks a plugin that a tenant's jobs use.
     fn barred(&self) -> workers::Barred {
-        let mut needs: BTreeMap<TenantId, BTreeSet<&str>> = BTreeMap::new();
+        let mut needs: BTreeMap<TenantId, BTreeSet<&BTreeSet<String>>> = BTreeMap::new();
         for live in self.lives.values() {
-            let plugins = live.plugins.iter().map(String::as_str);
-            needs.entry(live.job.tenant.clone()).or_default().extend(plugins);
+            needs.entry(live.job.tenant.clone()).or_default().insert(&live.plugins);
         }
         let able = self.hands.iter().filter(|(_, hand)| hand.capacity > 0);
         workers::barred(&needs, &able.map(|(name, hand)| (name.as_str(), &hand.plugins)).collect())
+    }
+
+    /// The jobs that are not for a provisioner, because it lacks a plugin that another has, or that one may have who
+    /// is away. Where nobody will, whoever is asked says so.
+    fn refused(&mut self, name: &str, now: Timestamp) -> BTreeSet<String> {
+        let Some(hand) = self.hands.get(name) else { return BTreeSet::new() };
+        let mut refused = BTreeSet::new();
+        for (id, live) in &self.lives {
+            let is_able = |hand: &Hand| hand.capacity > 0 && workers::can(&hand.plugins, &live.plugins);
+            let is_refused = if self.hands.values().any(is_able) {
+                self.unable.remove(id);
+                !is_able(hand)
+            } else {
+                let since = *self.unable.entry(id.clone()).or_insert(now);
+                self.is_some_away && now < since.plus_ms(PLUGIN_WAIT_MS)
+            };
+            if is_refused {
+                refused.insert(id.clone());
+            }
+        }
+        refused
     }
 
     /// Shares workers out anew.

@@ -55,6 +55,7 @@ impl Office {
     fn look(&self, name: &str, ask: &TaskAsk, heard: &mut Option<u64>) -> Result<Look> {
         let cloud = &self.0;
         let (now, wall) = (cloud.steady(), cloud.now());
+        let joined = &cloud.state.snapshot().provisioners;
         let said =
             Said { session: &ask.session, capacity: ask.capacity, plugins: &ask.plugins, holds: &ask.holds };
         cloud
@@ -62,6 +63,7 @@ impl Office {
             .with(|desk| {
                 let (stop, lost) = desk.hear(name, said, heard, now, wall);
                 desk.lose(&lost, wall);
+                desk.is_some_away = joined.values().any(|row| !desk.hands.contains_key(row.id.as_str()));
                 let claims = desk.give(name, now, wall);
                 // Of what was reported the answer is on its way, which is no reason to ask again.
                 let is_news = !claims.is_empty()

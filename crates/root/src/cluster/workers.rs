@@ -2,8 +2,8 @@
 //!
 //! Every tenant that has something to do gets as many as the others, none more than it can use, and what one does not
 //! use is shared by the rest: who asks for more does not get more. The workers of a tenant are spread over provisioners, and stay where they
-//! are as long as that is fair. Who lacks a plugin that a tenant uses at the moment has no workers for it, as long as
-//! another has it.
+//! are as long as that is fair. Who can do no job of a tenant for want of plugins has no workers for it, as long as
+//! another can.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,19 @@ pub type Workers = BTreeMap<String, BTreeMap<TenantId, u32>>;
 /// Provisioners that are not to work for a tenant.
 pub type Barred = BTreeSet<(String, TenantId)>;
 
-/// `needs`: the plugins of what each tenant has under way. `hands`: those of each provisioner; none means all.
+/// Whether one that has these plugins can do what needs those; none means that it did not say, and has all.
+pub fn can(has: &BTreeSet<String>, needs: &BTreeSet<String>) -> bool {
+    has.is_empty() || needs.is_subset(has)
+}
+
+/// `needs`: the plugins of each job that a tenant has under way. `hands`: those of each provisioner.
 pub fn barred(
-    needs: &BTreeMap<TenantId, BTreeSet<&str>>,
+    needs: &BTreeMap<TenantId, BTreeSet<&BTreeSet<String>>>,
     hands: &BTreeMap<&str, &BTreeSet<String>>,
 ) -> Barred {
     let mut barred = Barred::new();
-    for (tenant, needs) in needs {
-        let can = |has: &BTreeSet<String>| has.is_empty() || needs.iter().all(|need| has.contains(*need));
+    for (tenant, jobs) in needs {
+        let can = |has: &BTreeSet<String>| jobs.iter().any(|needs| can(has, needs));
         let unfit = hands.iter().filter(|(_, has)| !can(has));
         let unfit: Barred = unfit.map(|(name, _)| ((*name).to_owned(), tenant.clone())).collect();
         // If nobody can, whoever is asked says so.
@@ -197,10 +202,12 @@ mod tests {
         let set = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<String>>();
         let (plain, more, all) = (set(&["a"]), set(&["a", "b"]), set(&[]));
         let hands = BTreeMap::from([("p1", &plain), ("p2", &more)]);
+        let strange = set(&["c"]);
         let needs = BTreeMap::from([
-            (tenant(1), BTreeSet::from(["a"])),
-            (tenant(2), BTreeSet::from(["a", "b"])),
-            (tenant(3), BTreeSet::from(["c"])),
+            (tenant(1), BTreeSet::from([&plain])),
+            (tenant(2), BTreeSet::from([&more, &strange])),
+            (tenant(3), BTreeSet::from([&strange])),
+            (tenant(4), BTreeSet::from([&more, &plain])),
         ]);
         let found = barred(&needs, &hands);
         assert_eq!(

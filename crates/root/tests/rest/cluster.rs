@@ -49,6 +49,8 @@ pub struct Ground {
     pub bodies: Vec<Value>,
     /// What fails, as `VERB NODE` or `CLUSTER VERB NODE`, and how often still.
     pub fails: Vec<(String, u32, Report)>,
+    /// What its provisioner says it has; nothing means all.
+    pub plugins: BTreeSet<String>,
 }
 
 /// Carries out tasks as long as it is not dropped.
@@ -102,13 +104,18 @@ fn carry(ground: &Mutex<Ground>, given: &Given) -> Report {
 }
 
 impl Fake {
-    pub async fn start(world: &World, name: &str) -> Self {
+    /// One that has joined and is not there yet.
+    pub async fn enroll(world: &World, name: &str) -> ProvisionerId {
         let id = ProvisionerId::from_random(rand::random());
         let record =
             ProvisionerRecord { id: id.clone(), name: name.parse().unwrap(), enrolled_at: Timestamp(0) };
         let txn = Txn::new().insert(kind::PROVISIONER, &id, None, Some(name), encode(&record));
         world.cloud.state.commit(txn).await.unwrap();
-        Self::resume(world, id, Arc::default())
+        id
+    }
+
+    pub async fn start(world: &World, name: &str) -> Self {
+        Self::resume(world, Self::enroll(world, name).await, Arc::default())
     }
 
     /// Another process of one that has joined before.
@@ -117,7 +124,8 @@ impl Fake {
         let (own, me) = (ground.clone(), ChildId::from(&id));
         let task = tokio::spawn(async move {
             assert!(office.admits(&me) && office.holds().is_ok());
-            let mut ask = TaskAsk { session: "one".into(), capacity: 8, ..TaskAsk::default() };
+            let plugins = own.lock().unwrap().plugins.clone();
+            let mut ask = TaskAsk { session: "one".into(), capacity: 8, plugins, ..TaskAsk::default() };
             loop {
                 let Ok(answer) = office.poll(&me, ask.clone(), false).await else {
                     tokio::time::sleep(Duration::from_millis(20)).await;

@@ -10,7 +10,7 @@ use axum::routing::post;
 use model::{Report, Role};
 use serde_json::{Value, json};
 
-use crate::cluster::{Fake, ask_for, catalogue, gone, settled};
+use crate::cluster::{Fake, Ground, ask_for, catalogue, gone, settled};
 use crate::world::World;
 
 /// Takes webhooks; the first call of each is refused.
@@ -132,4 +132,29 @@ async fn a_job_goes_on_after_a_restart() {
     let count = |told: &str| ground.done.iter().filter(|one| *one == told).count();
     assert_eq!((count("CREATE 1000"), count("CREATE 1001")), (1, 1), "{:?}", ground.done);
     assert_eq!(ground.machines.len(), 2);
+}
+
+/// What a provisioner has done that has these plugins.
+fn ground(plugins: &[&str]) -> Arc<Mutex<Ground>> {
+    let plugins = plugins.iter().map(|plugin| (*plugin).to_owned()).collect();
+    Arc::new(Mutex::new(Ground { plugins, ..Ground::default() }))
+}
+
+#[tokio::test]
+async fn a_job_waits_for_the_provisioner_that_has_its_plugins() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    user.catalogue_write(&catalogue()).await.unwrap();
+    let (plain, able) =
+        (ground(&["provider other", "automator shell"]), ground(&["provider hosts", "automator shell"]));
+    let _plain = Fake::resume(&world, Fake::enroll(&world, "plain").await, plain.clone());
+    let away = Fake::enroll(&world, "able").await;
+    user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let waits = user.cluster_get("shop").await.unwrap();
+    assert_eq!(waits.status, ClusterStatus::Pending, "{waits:?}");
+    let fake = Fake::resume(&world, away, able.clone());
+    let made = settled(&user, "shop").await;
+    assert_eq!((made.status, fake.machines()), (ClusterStatus::Active, 2), "{made:?}");
+    assert_eq!(plain.lock().unwrap().done, Vec::<String>::new());
 }

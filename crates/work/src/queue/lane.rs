@@ -251,6 +251,18 @@ impl Queue {
 
     /// Gives a holder up to `most` tasks of a lane. The jobs of a lane take turns.
     pub fn take(&mut self, lane: &str, holder: &str, most: usize, now: Timestamp) -> Vec<Claim> {
+        self.take_of(lane, holder, most, now, &|_| true)
+    }
+
+    /// The same, of those jobs that `may` lets it have; the others keep their turns.
+    pub fn take_of(
+        &mut self,
+        lane: &str,
+        holder: &str,
+        most: usize,
+        now: Timestamp,
+        may: &dyn Fn(&str) -> bool,
+    ) -> Vec<Claim> {
         self.mature(now);
         let (Some(turns), Some(keeper)) = (self.turns.get_mut(lane), self.holders.get_mut(holder)) else {
             return Vec::new();
@@ -261,7 +273,7 @@ impl Queue {
             && let Some(job) = turns.pop_front()
         {
             let Some(entry) = self.jobs.get_mut(&job) else { continue };
-            if entry.quiet_until > now {
+            if entry.quiet_until > now || !may(&job) {
                 quiet.push(job);
                 continue;
             }
@@ -493,6 +505,16 @@ mod tests {
         assert_eq!(queue.take("bolt", "p1", 9, at(0)).len(), 1);
         assert!(queue.take("bolt", "p1", 9, at(0)).is_empty());
         assert!(queue.take("acme", "stranger", 1, at(0)).is_empty(), "who never beat gets nothing");
+    }
+
+    #[test]
+    fn a_job_that_is_not_for_a_holder_waits_for_another() {
+        let mut queue = queue();
+        queue.add("big", "acme", flat(3), LIMIT, None);
+        queue.add("small", "acme", flat(2), LIMIT, None);
+        let taken = queue.take_of("acme", "p1", 9, at(0), &|job| job != "big");
+        assert!(taken.len() == 2 && taken.iter().all(|claim| claim.job == "small"), "{taken:?}");
+        assert_eq!(queue.take("acme", "p2", 9, at(0)).len(), 3);
     }
 
     #[test]
