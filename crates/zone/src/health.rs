@@ -10,6 +10,8 @@ use crate::stuck::Stuck;
 const NODES_IN_FULL: usize = 100;
 /// Instances named in one message.
 const NAMED_MAX: usize = 3;
+/// A way to root and back that takes longer makes every order wait.
+const LINK_YELLOW_US: u128 = 1_000_000;
 const CLOCK_YELLOW_MS: i64 = 2_000;
 const CLOCK_RED_MS: i64 = 30_000;
 const HOUR_MS: i64 = 3600 * 1000;
@@ -44,9 +46,10 @@ pub struct Seen<'a> {
 pub fn checks(seen: &Seen<'_>) -> Vec<Check> {
     let subject = format!("zone {}", seen.zone);
     let check = |name: &str, light, message: String| Check::new(name, &subject, light, message, seen.now);
+    let is_slow = seen.rtt_us.is_some_and(|us| us > LINK_YELLOW_US);
     let mut all = vec![check(
         "link",
-        Light::Green,
+        if is_slow { Light::Yellow } else { Light::Green },
         match seen.rtt_us {
             Some(us) => format!("connected to root, {}.{} ms there and back", us / 1000, us % 1000 / 100),
             None => "connected to root".to_owned(),
@@ -260,6 +263,10 @@ mod tests {
     }
 
     fn look(nodes: &[NodeReport], stuck: &[Stuck]) -> Vec<Check> {
+        look_over(nodes, stuck, 1234)
+    }
+
+    fn look_over(nodes: &[NodeReport], stuck: &[Stuck], rtt_us: u128) -> Vec<Check> {
         let name: Name = "east".parse().expect("a name");
         let orphans = |id: &ChildId| if id.as_str() == "id-dirty" { (2, Some(NOW)) } else { (0, None) };
         checks(&Seen {
@@ -274,10 +281,17 @@ mod tests {
             },
             twins: &|id: &ChildId| id.as_str() == "id-copied",
             stuck,
-            rtt_us: Some(1234),
+            rtt_us: Some(rtt_us),
             ledger: None,
             disk: Some((50, 100)),
         })
+    }
+
+    #[test]
+    fn a_long_way_to_root_is_told() {
+        let link = look_over(&[node("a")], &[], 1_500_000).remove(0);
+        assert_eq!((link.name.as_str(), link.light), ("link", Light::Yellow));
+        assert!(link.message.contains("1500.0 ms"), "{link:?}");
     }
 
     /// The lights that are not green, as `subject name`.

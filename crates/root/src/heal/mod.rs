@@ -6,7 +6,7 @@
 pub mod orphan;
 pub mod stuck;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,12 +33,19 @@ pub struct Healer {
     orphans: Mutex<Orphans>,
     healed: AtomicU64,
     orphans_removed: AtomicU64,
+    /// When there were some last; 0 if never.
+    orphaned_at: AtomicI64,
 }
 
 impl Healer {
     /// What is stuck, as of the last round; `now` is of the steady clock.
     pub fn stuck(&self, now: Timestamp) -> Vec<Stuck> {
         locked(&self.watcher).stuck(now)
+    }
+
+    /// When orphans were last removed, by the wall clock.
+    pub fn orphaned_at(&self) -> Option<Timestamp> {
+        Some(self.orphaned_at.load(Ordering::Relaxed)).filter(|at| *at > 0).map(Timestamp)
     }
 
     /// How many acts there were since the start, and how many orphans went.
@@ -133,5 +140,6 @@ async fn orphans_remove(cloud: &Cloud, snapshot: &Snapshot) -> Result<()> {
     }
     cloud.state.commit(txn).await?;
     cloud.healer.orphans_removed.fetch_add(orphans.len() as u64, Ordering::Relaxed);
+    cloud.healer.orphaned_at.store(cloud.now().0, Ordering::Relaxed);
     Ok(())
 }

@@ -100,10 +100,14 @@ async fn history_check(cloud: &Cloud, at: Timestamp) -> Option<Check> {
     Some(judge::history(written, JOURNAL_KEPT, oldest, at))
 }
 
+/// Orphans that were removed are worth a look for so long.
+const ORPHANS_FRESH_MS: i64 = 3600 * 1000;
+
 fn orphan_check(cloud: &Cloud, at: Timestamp) -> Check {
     let (healed, orphans) = cloud.healer.counts();
     let message = format!("{orphans} removed and {healed} stuck instances helped since the start");
-    Check::new("orphan", "root", Light::Green, message, at)
+    let is_fresh = cloud.healer.orphaned_at().is_some_and(|then| at.ms_since(then) < ORPHANS_FRESH_MS);
+    Check::new("orphan", "root", if is_fresh { Light::Yellow } else { Light::Green }, message, at)
 }
 
 async fn zone_checks(cloud: &Cloud, zone: Row<ZoneRecord>) -> Vec<Check> {
