@@ -9,7 +9,7 @@ use template::entity::ActionKind;
 use template::expand::{self, NodeRecord as ExpandNode, Nodes, Scope};
 
 use super::live::Live;
-use super::record::{NodeRecord, PlanTask, Verb};
+use super::record::{NodeRecord, PlanTask, Verb, shown_id};
 
 /// Nodes that a task tells of, all properties of each; more are left out and only macros know them.
 const NODES_SHOWN_MAX: usize = 500;
@@ -156,7 +156,7 @@ impl Live {
             config.insert("service".to_owned(), self.service(task, verb)?);
         }
         Ok(json!({
-            "taskId": format!("{}-{at:03}", self.job.id()),
+            "taskId": shown_id(&self.job.id(), at),
             "jobId": self.job.id(),
             "clusterId": self.cluster.id,
             "clusterName": self.cluster.name,
