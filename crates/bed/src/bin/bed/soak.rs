@@ -1,4 +1,6 @@
-//! Random faults and random actions of users on a root, two zones and five nodes.
+//! Random faults, random actions of users and orders of operators on a root, two zones and five nodes.
+
+mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -6,9 +8,8 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use api::WorkloadCreate;
 use bed::{Bed, Fault, Held, NodeSettings};
-use model::{ErrorKind, Generation, LossPolicy, Mode, Run, UpdatePolicy, WorkloadSpec};
+use model::{ErrorKind, Generation, LossPolicy, PlaceMode, Run, WorkloadSpec};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -18,8 +19,6 @@ use crate::{report, sleeper};
 const CALM_WAIT: Duration = Duration::from_secs(180);
 const CALM_STAYS: Duration = Duration::from_secs(25);
 const INSTANCES_MAX: usize = 24;
-const WORKLOADS_MAX: usize = 3;
-const REPLICAS_MAX: u32 = 6;
 /// Hosts in trouble at once; more, and nothing would be left to watch.
 const TROUBLES_MAX: usize = 3;
 const ZONES: [&str; 2] = ["east", "west"];
@@ -48,8 +47,10 @@ struct Soak {
     ways: BTreeMap<(String, String), Instant>,
     made: u32,
     names: BTreeSet<String>,
-    /// Workloads and how many instances were asked for; unknown when the answer was lost.
-    workloads: BTreeMap<String, Option<u32>>,
+    /// Workloads and what was asked of them; unknown when the answer was lost.
+    workloads: BTreeMap<String, Option<WorkloadSpec>>,
+    /// Nodes that were told to be emptied or closed, and until when; an order whose answer was lost is among them.
+    orders: BTreeMap<String, Instant>,
     counts: BTreeMap<&'static str, u32>,
 }
 
@@ -90,6 +91,7 @@ impl Soak {
             made: 0,
             names: BTreeSet::new(),
             workloads: BTreeMap::new(),
+            orders: BTreeMap::new(),
             counts: BTreeMap::new(),
         })
     }
@@ -104,8 +106,10 @@ impl Soak {
     fn storm(&mut self, time: Duration) -> Result<()> {
         while self.begin.elapsed() < time {
             self.put_right(Some(Instant::now()))?;
+            self.nodes_open(Some(Instant::now()))?;
             match self.rng.random_range(0..100) {
-                0..50 => self.user()?,
+                0..45 => self.user()?,
+                45..50 => self.operator()?,
                 50..75 => self.way_spoil()?,
                 _ => self.host_trouble()?,
             }
@@ -120,6 +124,7 @@ impl Soak {
     fn end(&mut self) -> Result<()> {
         self.put_right(None)?;
         self.bed.heal()?;
+        self.nodes_open(None)?;
         self.note("heal", "all faults are over");
         let healed = Instant::now();
         self.bed.settle(CALM_WAIT)?;
@@ -141,17 +146,6 @@ impl Soak {
             held.into_iter().map(move |(id, held)| ((host.clone(), id), (held.parts(), held.generation)))
         };
         self.bed.reality().into_iter().flat_map(of_host).collect()
-    }
-
-    fn workloads_check(&self) -> Result<()> {
-        for (name, replicas) in &self.workloads {
-            let Some(replicas) = replicas else { continue };
-            self.bed.until(&format!("workload {name} has its {replicas}"), CALM_WAIT, || {
-                let seen = self.bed.ask(|client| async move { client.workload_get(name).await }).ok()?;
-                (seen.status.available == *replicas && seen.status.instances == *replicas).then_some(())
-            })?;
-        }
-        self.bed.settle(CALM_WAIT)
     }
 
     fn put_right(&mut self, now: Option<Instant>) -> Result<()> {
@@ -181,6 +175,54 @@ impl Soak {
             self.ways.remove(&way);
         }
         Ok(())
+    }
+
+    /// An operator cordons, drains or puts a node into maintenance.
+    fn operator(&mut self) -> Result<()> {
+        if self.root_frozen() {
+            return Ok(());
+        }
+        let (node, _) = *NODES.choose(&mut self.rng).context("there are nodes")?;
+        let modes = [PlaceMode::Cordoned, PlaceMode::Draining, PlaceMode::Maintenance];
+        let mode = *modes.choose(&mut self.rng).context("there are modes")?;
+        let done = self.bed.ask(|client| async move { client.node_mode(node, mode, false).await });
+        let until = self.seconds(2..30);
+        self.orders.insert(node.to_owned(), until);
+        self.note("order", &format!("{node} {}: {}", mode.word(), outcome(&done)));
+        Ok(())
+    }
+
+    /// Opens nodes whose time is over; in the end again and again, until each is known to be open.
+    fn nodes_open(&mut self, now: Option<Instant>) -> Result<()> {
+        if now.is_some() && self.root_frozen() {
+            return Ok(());
+        }
+        let over = |until: &Instant| now.is_none_or(|now| now >= *until);
+        let due: Vec<String> =
+            self.orders.iter().filter(|(_, until)| over(until)).map(|(node, _)| node.clone()).collect();
+        for node in due {
+            let which = node.as_str();
+            let open = || {
+                self.bed.ask(|client| async move { client.node_mode(which, PlaceMode::Open, false).await })
+            };
+            let done = match now {
+                Some(_) => open().is_ok(),
+                None => {
+                    self.bed.until(&format!("{which} is open"), CALM_WAIT, || open().ok()).map(drop).is_ok()
+                }
+            };
+            ensure!(now.is_some() || done, "{which} cannot be opened again");
+            if done {
+                self.note("open", which);
+                self.orders.remove(&node);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody answers, and a client would wait for a minute.
+    fn root_frozen(&self) -> bool {
+        self.troubles.get("root").is_some_and(|(trouble, _)| *trouble == Trouble::Frozen)
     }
 
     fn seconds(&mut self, range: std::ops::Range<u64>) -> Instant {
@@ -249,14 +291,12 @@ impl Soak {
     fn user(&mut self) -> Result<()> {
         let names: Vec<String> = self.names.iter().cloned().collect();
         let name = names.choose(&mut self.rng).cloned();
-        let frozen = self.troubles.get("root").is_some_and(|(trouble, _)| *trouble == Trouble::Frozen);
-        if frozen {
-            // Nobody answers, and a client would wait for a minute.
+        if self.root_frozen() {
             return Ok(());
         }
         match (self.rng.random_range(0..100), name) {
-            (0..15, _) => self.workload(),
-            (15..55, _) | (_, None) if self.names.len() < INSTANCES_MAX => self.create(),
+            (0..25, _) => self.workload(),
+            (25..55, _) | (_, None) if self.names.len() < INSTANCES_MAX => self.create(),
             (_, Some(name)) => self.change(&name),
             _ => Ok(()),
         }
@@ -290,54 +330,6 @@ impl Soak {
         }
         self.note(kind, &format!("{name}: {}", outcome(&done)));
         Ok(())
-    }
-
-    fn workload(&mut self) -> Result<()> {
-        let replicas = self.rng.random_range(0..=REPLICAS_MAX);
-        let known: Vec<String> = self.workloads.keys().cloned().collect();
-        let name = known.choose(&mut self.rng).cloned();
-        let (kind, name, done) = match (self.rng.random_range(0..10), name) {
-            (0..5, Some(name)) => {
-                let which = name.as_str();
-                let done = self.bed.ask(|client| async move { client.workload_scale(which, replicas).await });
-                ("scale", name, done.map(drop))
-            }
-            (5..7, Some(name)) => {
-                let which = name.as_str();
-                let done = self.bed.ask(|client| async move { client.workload_delete(which, None).await });
-                ("unload", name, done.map(drop))
-            }
-            _ if self.workloads.len() < WORKLOADS_MAX => {
-                self.made += 1;
-                let name = format!("w{}", self.made);
-                let body = WorkloadCreate { name: name.parse()?, app: None, spec: workload_spec(replicas) };
-                let done = self.bed.ask(|client| async move { client.workload_create(&body).await });
-                ("load", name, done.map(drop))
-            }
-            _ => return Ok(()),
-        };
-        let open = done
-            .as_ref()
-            .err()
-            .is_some_and(|e| matches!(e.kind, ErrorKind::Unavailable | ErrorKind::Internal));
-        match (kind, done.is_ok()) {
-            ("unload", true) => drop(self.workloads.remove(&name)),
-            (_, true) => drop(self.workloads.insert(name.clone(), Some(replicas))),
-            _ if open => drop(self.workloads.insert(name.clone(), None)),
-            _ => {}
-        }
-        self.note(kind, &format!("{name} to {replicas}: {}", outcome(&done)));
-        Ok(())
-    }
-}
-
-fn workload_spec(replicas: u32) -> WorkloadSpec {
-    WorkloadSpec {
-        instance: sleeper(),
-        mode: Mode::Service { replicas },
-        update: UpdatePolicy::default(),
-        autoscale: None,
-        paused: false,
     }
 }
 
