@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+/// Half a kilobyte a second: a tenth of what the slowest radio links carry, and too much to hold many connections with.
+const RATE_MIN: u64 = 512;
+
 /// The files of a certificate, in PEM: the chain from the server's own on, and the private key.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
@@ -23,8 +26,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Serves HTTPS instead of HTTP.
     pub tls: Option<TlsFiles>,
-    /// How long a client may send nothing of a body, or take nothing of an answer.
+    /// How long a client may send nothing of a body, or take nothing of an answer; its rate is measured over twice as much waiting.
     pub silence_max: Duration,
+    /// Bytes a second that a client sends of a body, or takes of an answer, at the least.
+    pub rate_min: u64,
     /// Base domains for virtual-host style (`bucket.DOMAIN`); path style always works.
     pub domains: Vec<String>,
     /// The name of the region in answers and location constraints.
@@ -105,6 +110,7 @@ impl Config {
             listen,
             tls: None,
             silence_max: Duration::from_secs(60),
+            rate_min: RATE_MIN,
             domains: Vec::new(),
             region: "us-east-1".into(),
             locations: Vec::new(),

@@ -147,3 +147,54 @@ fn usage_of_buckets_is_part_of_the_quota() {
     cloud.good(&mine(&["bucket", "delete", "--force", "cli-usage"]));
     cloud.good(&["tenant", "delete", "s3-user"]);
 }
+
+#[test]
+fn settings_are_documents() {
+    let cloud = Cloud::shared();
+    let folder = tempfile::tempdir().unwrap();
+    cloud.good(&["bucket", "create", "cli-set"]);
+    let set = |noun: &str, text: &str| {
+        let file = folder.path().join(noun);
+        write(&file, text.as_bytes());
+        cloud.good(&["bucket", noun, "set", "cli-set", file.to_str().unwrap()]);
+        cloud.json(&["bucket", noun, "get", "cli-set"])
+    };
+    let policy = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::cli-set/*"}]}"#;
+    assert_eq!(set("policy", policy)["Statement"][0]["Action"], "s3:GetObject");
+    assert!(cloud.fed(&["object", "put", "-", "cli-set/page"], b"hello").status.success());
+    let page = format!("{}/cli-set/page", cloud.good(&["bucket", "endpoint"]).trim());
+    assert_eq!(good(Command::new("curl").args(["-sSf", &page])), "hello");
+
+    let rules = "Rules:\n- {ID: old, Status: Enabled, Filter: {Prefix: logs/}, Expiration: {Days: 30}}\n";
+    assert_eq!(set("lifecycle", rules)["Rules"][0]["Expiration"]["Days"], 30);
+    let site =
+        "<WebsiteConfiguration><IndexDocument><Suffix>i.html</Suffix></IndexDocument></WebsiteConfiguration>";
+    assert_eq!(set("website", site)["IndexDocument"]["Suffix"], "i.html");
+    let cors = r#"{"CORSRules":[{"AllowedMethods":["GET"],"AllowedOrigins":["http://a","http://b"]}]}"#;
+    assert_eq!(set("cors", cors)["CORSRules"][0]["AllowedOrigins"][1], "http://b");
+    let sealed = r#"{"Rules":[{"ApplyServerSideEncryptionByDefault":{"SSEAlgorithm":"AES256"}}]}"#;
+    let sealed = set("encryption", sealed);
+    assert_eq!(sealed["Rules"][0]["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"], "AES256");
+    assert_eq!(set("public-access", "BlockPublicPolicy: true")["BlockPublicPolicy"], true);
+
+    // What is printed can be set again, by a pipe too.
+    let shown = cloud.good(&["bucket", "lifecycle", "get", "cli-set"]);
+    assert!(shown.starts_with("Rules:"), "{shown}");
+    assert!(cloud.fed(&["bucket", "lifecycle", "set", "cli-set", "-"], shown.as_bytes()).status.success());
+    let open = cloud.fed(&["bucket", "policy", "set", "cli-set", "-"], policy.as_bytes());
+    assert!(text(&open.stderr).contains("AccessDenied"), "{}", text(&open.stderr));
+    let spoiled = cloud.fed(&["bucket", "lifecycle", "set", "cli-set", "-"], b"Rules: [{Status: Perhaps}]");
+    assert!(!spoiled.status.success(), "{}", text(&spoiled.stdout));
+    let list = cloud.fed(&["bucket", "cors", "set", "cli-set", "-"], b"- 1");
+    assert!(text(&list.stderr).contains("named fields"), "{}", text(&list.stderr));
+
+    for noun in ["policy", "lifecycle", "website", "cors", "public-access"] {
+        cloud.good(&["bucket", noun, "delete", "cli-set"]);
+        let gone = cloud.bad(&["bucket", noun, "get", "cli-set"]);
+        assert!(gone.contains("NoSuch"), "{noun}: {gone}");
+    }
+    assert!(cloud.good(&["bucket", "versioning", "cli-set"]).contains("off"));
+    cloud.good(&["bucket", "versioning", "cli-set", "on"]);
+    assert!(!cloud.good(&["bucket", "versioning", "cli-set"]).contains("off"));
+    cloud.good(&["bucket", "delete", "--force", "cli-set"]);
+}

@@ -190,7 +190,21 @@ impl Client {
         let text = format!(
             "<VersioningConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Status>{status}</Status></VersioningConfiguration>"
         );
-        self.ask(Ask::new(Method::PUT, bucket, "").query("versioning", "").body(text)).await.map(drop)
+        self.setting_set(bucket, "versioning", text).await
+    }
+
+    /// The document of a sub-resource of a bucket, such as `policy`.
+    pub async fn setting_get(&self, bucket: &str, name: &str) -> Result<Vec<u8>> {
+        body(self.ask(Ask::new(Method::GET, bucket, "").query(name, "")).await?).await
+    }
+
+    pub async fn setting_set(&self, bucket: &str, name: &str, text: String) -> Result<()> {
+        let ask = Ask::new(Method::PUT, bucket, "").query(name, "").header("content-md5", md5_of(&text));
+        self.ask(ask.body(text)).await.map(drop)
+    }
+
+    pub async fn setting_delete(&self, bucket: &str, name: &str) -> Result<()> {
+        self.ask(Ask::new(Method::DELETE, bucket, "").query(name, "")).await.map(drop)
     }
 
     /// One page of names.
@@ -264,8 +278,7 @@ impl Client {
             })
             .collect();
         let text = format!("<Delete><Quiet>true</Quiet>{objects}</Delete>");
-        let sum = STANDARD.encode(<md5::Md5 as md5::Digest>::digest(text.as_bytes()));
-        let ask = Ask::new(Method::POST, bucket, "").query("delete", "").header("content-md5", sum);
+        let ask = Ask::new(Method::POST, bucket, "").query("delete", "").header("content-md5", md5_of(&text));
         let left: Left = self.xml(ask.body(text)).await?;
         match left.0.first() {
             None => Ok(()),
@@ -359,6 +372,10 @@ impl Client {
     pub async fn upload_abort(&self, bucket: &str, key: &str, upload: &str) -> Result<()> {
         self.ask(Ask::new(Method::DELETE, bucket, key).query("uploadId", upload)).await.map(drop)
     }
+}
+
+fn md5_of(text: &str) -> String {
+    STANDARD.encode(<md5::Md5 as md5::Digest>::digest(text.as_bytes()))
 }
 
 fn is_unsayable(c: char) -> bool {

@@ -64,6 +64,10 @@ const PLAIN: [&str; 5] = ["continuation-token", "delimiter", "marker", "prefix",
 /// Refuses sub-resources that are not offered, and to change a bucket or an object by one that cannot be changed so.
 pub fn check(method: &Method, uri: &Uri, object: bool) -> Result<()> {
     let query: Vec<(String, String)> = pairs(uri.query().unwrap_or_default()).collect();
+    if object && method == Method::GET && query.iter().any(|(name, _)| name == "torrent") {
+        // Clients take this for "none was made" and go on; conformance suites ask for it.
+        return Err(Fault::new(S3ErrorCode::NoSuchKey, "There is no torrent of this object."));
+    }
     let lacks: &[&str] = if object { &OBJECT_LACKS } else { &BUCKET_LACKS };
     if let Some((name, _)) = query.iter().find(|(name, _)| lacks.contains(&name.as_str())) {
         return Err(lacking(name));
@@ -139,12 +143,14 @@ mod tests {
             other => format!("{other:?}"),
         };
         for method in [Method::GET, Method::PUT, Method::DELETE, Method::POST, Method::HEAD] {
-            for lack in ["/b/k?encryption", "/b/k?renameObject=", "/b/k?torrent"] {
+            for lack in ["/b/k?encryption", "/b/k?renameObject="] {
                 assert_eq!(code(method.clone(), lack, true), "NotImplemented", "{method} {lack}");
             }
             let table = "/b?metadataTable";
             assert_eq!(code(method.clone(), table, false), "NotImplemented", "{method}");
         }
+        assert_eq!(code(Method::PUT, "/b/k?torrent", true), "NotImplemented");
+        assert_eq!(code(Method::GET, "/b/k?torrent", true), "NoSuchKey");
         assert_eq!(code(Method::PUT, "/b/k?brand-new", true), "NotImplemented");
         assert_eq!(code(Method::DELETE, "/b?brandNew=", false), "NotImplemented");
         assert_eq!(code(Method::GET, "/b/k?brand-new", true), "Ok(())");

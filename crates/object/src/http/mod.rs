@@ -36,7 +36,7 @@ use crate::log::{Line, Log};
 use crate::service::Service;
 use crate::trace::Trace;
 use amend::Details;
-use slow::Taking;
+use slow::{Pace, Taking};
 use tls::Tls;
 
 /// Connections served at once; more wait in the listener's queue.
@@ -188,7 +188,7 @@ async fn requests<T>(
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Taking::new(stream, edge.service.config.silence_max);
+    let stream = Taking::new(stream, edge.pace());
     let mut builder = Builder::new(TokioExecutor::new());
     let head = HEADER_WAIT.min(edge.service.config.silence_max);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(CONNECTION_BUFFER);
@@ -244,6 +244,10 @@ fn silent() -> Fault {
 }
 
 impl Edge {
+    fn pace(&self) -> Pace {
+        Pace { most: self.service.config.silence_max, rate: self.service.config.rate_min }
+    }
+
     async fn handle(
         &self,
         req: Request<Incoming>,
@@ -252,7 +256,7 @@ impl Edge {
     ) -> Result<HttpResponse, HttpError> {
         let started = Instant::now();
         let (head, body) = req.into_parts();
-        let (body, silence) = slow::watched(body, self.service.config.silence_max);
+        let (body, silence) = slow::watched(body, self.pace());
         let mut req = Request::from_parts(head, body);
         amend::read_latin(req.headers_mut());
         amend::drop_odd_range(req.headers_mut());

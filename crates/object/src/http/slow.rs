@@ -1,4 +1,4 @@
-//! Clients that fall silent: in the middle of a body, or while they are answered.
+//! Clients that fall silent or go on too slowly: in the middle of a body, or while they are answered.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,25 +13,51 @@ use s3s::StdError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long nothing may go on. One timer serves all waits, so that a wait costs no more than a look at the clock.
+/// The rate is measured over as much waiting as this many of the longest silences, so that one of them is forgiven.
+const WINDOW: u32 = 2;
+
+/// What is asked of a client.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// How long nothing may go on.
+    pub most: Duration,
+    /// Bytes a second.
+    pub rate: u64,
+}
+
+/// How long a client is waited for. Only waiting counts, so the store's own slowness is not laid to a client. One timer
+/// serves all waits, so that a wait costs no more than a look at the clock.
 struct Patience {
-    most: Duration,
+    pace: Pace,
     since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// How long the client was waited for in this window, and how many bytes went by in it.
+    waited: Duration,
+    moved: u64,
 }
 
 impl Patience {
-    fn new(most: Duration) -> Self {
-        Self { most, since: None, timer: None }
+    fn new(pace: Pace) -> Self {
+        Self { pace, since: None, timer: None, waited: Duration::ZERO, moved: 0 }
     }
 
-    fn renew(&mut self) {
-        self.since = None;
+    /// Something went on. Whether it was enough; a window ends when the client was waited for long enough in it.
+    fn went_on(&mut self, bytes: usize) -> bool {
+        self.moved += bytes as u64;
+        let Some(since) = self.since.take() else { return true };
+        self.waited += since.elapsed();
+        let window = self.pace.most * WINDOW;
+        if self.waited < window {
+            return true;
+        }
+        let enough = self.moved as f64 >= self.pace.rate as f64 * window.as_secs_f64();
+        (self.waited, self.moved) = (Duration::ZERO, 0);
+        enough
     }
 
     /// Ready when nothing went on for too long.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let end = *self.since.get_or_insert_with(Instant::now) + self.most;
+        let end = *self.since.get_or_insert_with(Instant::now) + self.pace.most;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
         loop {
             ready!(timer.as_mut().poll(context));
@@ -43,7 +69,7 @@ impl Patience {
     }
 }
 
-/// Whether a body fell silent.
+/// Whether a body fell silent, or came too slowly.
 #[derive(Debug, Clone, Default)]
 pub struct Silence(Arc<AtomicBool>);
 
@@ -60,13 +86,13 @@ struct Watched {
     silence: Silence,
 }
 
-/// Ends a body with an error, and tells so, when nothing of it comes for that long.
-pub fn watched(body: Incoming, most: Duration) -> (s3s::Body, Silence) {
+/// Ends a body with an error, and tells so, when it does not keep the pace.
+pub fn watched(body: Incoming, pace: Pace) -> (s3s::Body, Silence) {
     let silence = Silence::default();
     if body.is_end_stream() {
         return (s3s::Body::empty(), silence);
     }
-    let watched = Watched { body, patience: Patience::new(most), silence: silence.clone() };
+    let watched = Watched { body, patience: Patience::new(pace), silence: silence.clone() };
     (s3s::Body::http_body(watched), silence)
 }
 
@@ -80,12 +106,19 @@ impl Body for Watched {
     ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
         let this = self.get_mut();
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
-            this.patience.renew();
-            return Poll::Ready(frame.map(|frame| frame.map_err(StdError::from)));
+            let bytes = match &frame {
+                Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
+                _ => 0,
+            };
+            // What is complete is taken, however long it took.
+            if this.patience.went_on(bytes) || this.body.is_end_stream() || frame.is_none() {
+                return Poll::Ready(frame.map(|frame| frame.map_err(StdError::from)));
+            }
+        } else {
+            ready!(this.patience.poll_end(context));
         }
-        ready!(this.patience.poll_end(context));
         this.silence.0.store(true, Ordering::Relaxed);
-        Poll::Ready(Some(Err("the client fell silent".into())))
+        Poll::Ready(Some(Err("the client fell silent or is too slow".into())))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -104,17 +137,26 @@ pub struct Taking<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Taking<T> {
-    pub fn new(stream: T, most: Duration) -> Self {
-        Self { stream, patience: Patience::new(most) }
+    pub fn new(stream: T, pace: Pace) -> Self {
+        Self { stream, patience: Patience::new(pace) }
     }
 
-    fn written<R>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
-        if done.is_ready() {
-            self.patience.renew();
-            return done;
+    /// `bytes` says how many of them what is done has moved.
+    fn written<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        done: Poll<io::Result<R>>,
+        bytes: impl FnOnce(&R) -> usize,
+    ) -> Poll<io::Result<R>> {
+        if let Poll::Ready(done) = done {
+            let moved = done.as_ref().map_or(0, bytes);
+            if self.patience.went_on(moved) {
+                return Poll::Ready(done);
+            }
+        } else {
+            ready!(self.patience.poll_end(context));
         }
-        ready!(self.patience.poll_end(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing, or too slowly")))
     }
 }
 
@@ -135,7 +177,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Taking<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(context, done)
+        self.written(context, done, |count| *count)
     }
 
     fn poll_write_vectored(
@@ -144,7 +186,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Taking<T> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.written(context, done)
+        self.written(context, done, |count| *count)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -153,11 +195,40 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Taking<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = Pin::new(&mut self.stream).poll_flush(context);
-        self.written(context, done)
+        self.written(context, done, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.written(context, done)
+        self.written(context, done, |()| 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// Writes to one who takes a byte every few milliseconds.
+    async fn written(rate: u64, bytes: usize) -> io::Result<()> {
+        let (here, mut there) = tokio::io::duplex(16);
+        let reader = tokio::spawn(async move {
+            while there.read_u8().await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(4)).await;
+            }
+        });
+        let mut taking = Taking::new(here, Pace { most: Duration::from_millis(500), rate });
+        let done = taking.write_all(&vec![0; bytes]).await;
+        reader.abort();
+        done
+    }
+
+    #[tokio::test]
+    async fn an_answer_must_be_taken_at_a_rate() {
+        let error = written(1 << 20, 1 << 20).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        written(2, 400).await.unwrap();
     }
 }

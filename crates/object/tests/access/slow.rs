@@ -1,4 +1,4 @@
-//! Clients that fall silent are let go, and leave nothing behind.
+//! Clients that fall silent, or go on too slowly, are let go, and leave nothing behind.
 
 use std::time::Duration;
 
@@ -48,5 +48,43 @@ async fn an_answer_must_be_taken() {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes).await;
     assert!(bytes.len() < SIZE, "all of it was kept for a client that did not read");
+    bed.stop().await;
+}
+
+/// Sends a body in drops that are never silent for long; the answer.
+async fn drip(rate_min: u64) -> (Bed, crate::bed::Answer) {
+    const DROPS: usize = 100;
+    let bed = Bed::start_with(|config| {
+        config.silence_max = Duration::from_secs(1);
+        config.rate_min = rate_min;
+    })
+    .await;
+    let admin = user("admin");
+    assert_eq!(bed.call(&admin, "PUT", "/box", "").await.code(), "ok");
+    let close = [("connection", "close")];
+    let mut stream = bed.wire(&admin, "PUT", "/box/key", &close, 10 * DROPS, b"").await;
+    for _ in 0..DROPS {
+        if stream.write_all(b"0123456789").await.is_err() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+    let told = answer(stream).await;
+    (bed, told)
+}
+
+#[tokio::test]
+async fn a_body_must_come_at_a_rate() {
+    let (bed, told) = drip(1 << 20).await;
+    assert_eq!((told.status, told.code()), (400, "RequestTimeout"), "{}", told.body);
+    assert_eq!(bed.call(&user("admin"), "GET", "/box/key", "").await.code(), "NoSuchKey");
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn a_slow_body_is_taken() {
+    let (bed, told) = drip(10).await;
+    assert_eq!(told.status, 200, "{}", told.body);
+    assert_eq!(bed.call(&user("admin"), "GET", "/box/key", "").await.body, "0123456789".repeat(100));
     bed.stop().await;
 }

@@ -1,4 +1,7 @@
-//! `banyan bucket create|list|get|delete|versioning|quota`
+//! `banyan bucket create|list|get|delete|versioning|quota|endpoint`, and settings that are documents
+
+mod document;
+mod setting;
 
 use api::{Bucket, BucketQuota, ListQuery};
 use clap::{Args, Subcommand};
@@ -15,7 +18,7 @@ use crate::session::{Session, all};
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  banyan bucket create photos\n  banyan object put cat.jpg photos/2026/\n  banyan bucket quota photos 10GiB\n\nAny S3 client works too: 'banyan key create' gives it an access key, 'banyan bucket endpoint' its address."
+    after_help = "Examples:\n  banyan bucket create photos\n  banyan object put cat.jpg photos/2026/\n  banyan bucket quota photos 10GiB\n  banyan bucket policy set photos policy.json\n  banyan bucket lifecycle set photos rules.yaml\n  echo 'IndexDocument: {Suffix: index.html}' | banyan bucket website set web -\n\nDocuments have the fields that the AWS tools have. Any S3 client works too: 'banyan key create' gives it an access key, 'banyan bucket endpoint' its address."
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -57,14 +60,35 @@ enum Verb {
         #[arg(long)]
         force: bool,
     },
-    /// Keep every version of every object from now on, or stop doing so.
+    /// Keep every version of every object from now on, or stop doing so; without a state, say which it is.
     Versioning {
         /// Name of the bucket.
         name: String,
         /// on or off; versions that are there stay.
         #[arg(value_parser = ["on", "off"])]
-        state: String,
+        state: Option<String>,
     },
+    /// Who else may do what with the bucket: a policy as S3 has it.
+    #[command(subcommand)]
+    Policy(setting::Verb),
+    /// What expires when: objects, old versions, unfinished uploads.
+    #[command(subcommand)]
+    Lifecycle(setting::Verb),
+    /// Serve the bucket as a website: its index, its error page, redirects.
+    #[command(subcommand)]
+    Website(setting::Verb),
+    /// Which web pages of others may use the bucket in a browser.
+    #[command(subcommand)]
+    Cors(setting::Verb),
+    /// Whether new objects are encrypted unless they say otherwise.
+    #[command(subcommand)]
+    Encryption(setting::Verb),
+    /// Where the requests on the bucket are logged.
+    #[command(subcommand)]
+    Logging(setting::Verb),
+    /// What keeps policies and lists from letting everyone in.
+    #[command(subcommand)]
+    PublicAccess(setting::Verb),
     /// Set the most bytes a bucket may hold (for admins).
     Quota {
         /// Name of the bucket.
@@ -127,11 +151,22 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             note(format!("bucket {name}: deleted"));
             Ok(())
         }
-        Verb::Versioning { name, state } => {
+        Verb::Versioning { name, state: None } => {
+            let bucket = client.bucket_get(&name).await?;
+            output::changed(session.format, &bucket, &bucket.name, &bucket.versioning)
+        }
+        Verb::Versioning { name, state: Some(state) } => {
             s3(session).await?.versioning_set(&name, state == "on").await?;
             note(format!("bucket {name}: versioning {state}"));
             Ok(())
         }
+        Verb::Policy(verb) => setting::run(session, setting::POLICY, verb).await,
+        Verb::Lifecycle(verb) => setting::run(session, setting::LIFECYCLE, verb).await,
+        Verb::Website(verb) => setting::run(session, setting::WEBSITE, verb).await,
+        Verb::Cors(verb) => setting::run(session, setting::CORS, verb).await,
+        Verb::Encryption(verb) => setting::run(session, setting::ENCRYPTION, verb).await,
+        Verb::Logging(verb) => setting::run(session, setting::LOGGING, verb).await,
+        Verb::PublicAccess(verb) => setting::run(session, setting::PUBLIC_ACCESS, verb).await,
         Verb::Quota { name, limit } => {
             let bytes = match limit.as_str() {
                 "none" => None,
