@@ -12,7 +12,7 @@ use crate::automator::{Ansible, Automator, Chef, Docker, Job, Puppet, Shell};
 use crate::hide::Secrets;
 use crate::machine::Machine;
 use crate::provider::{Banyan, Ec2, Hosts, OpenStack, Provider, Setting};
-use crate::resource::Resources;
+use crate::resource::{Absent, Resources};
 use crate::ssh::{Pool, SshError};
 use crate::task::{Fault, Report, Task, Verb};
 
@@ -65,10 +65,15 @@ impl Carrier {
         self.carry_until(task, &CancellationToken::new()).await
     }
 
-    /// The same, unless it is stopped. What runs on a machine is ended then; what a provider does is left as it
-    /// is, because it may be done again.
+    /// The same, unless it is stopped.
     pub async fn carry_until(&self, task: &Task, stop: &CancellationToken) -> Report {
-        let done = AssertUnwindSafe(self.attempt(task, stop)).catch_unwind().await;
+        self.carry_with(task, &Absent::new(), stop).await
+    }
+
+    /// The same where files could not be fetched: a task that needs one of them fails. What runs on a machine is ended then; what a provider does is left as it
+    /// is, because it may be done again.
+    pub async fn carry_with(&self, task: &Task, absent: &Absent, stop: &CancellationToken) -> Report {
+        let done = AssertUnwindSafe(self.attempt(task, absent, stop)).catch_unwind().await;
         let secrets = Secrets::of(task);
         let fault = match done {
             Ok(Ok(report)) => return secrets.report(report),
@@ -79,12 +84,12 @@ impl Carrier {
         fault.into()
     }
 
-    async fn attempt(&self, task: &Task, stop: &CancellationToken) -> Result<Report, Fault> {
+    async fn attempt(&self, task: &Task, absent: &Absent, stop: &CancellationToken) -> Result<Report, Fault> {
         if task.task_name.is_hardware() {
             let kind = task.provider_type().unwrap_or("banyan");
             let provider =
                 self.providers.get(kind).ok_or_else(|| unknown("provider", kind, &self.providers))?;
-            let resources = Resources::new(self.staged.join("providertypes").join(kind));
+            let resources = Resources::of(&self.staged, &format!("providertypes/{kind}"), absent);
             let setting = Setting { task, pool: &self.pool, resources: &resources };
             return tokio::select! {
                 done = provider.act(&setting) => done,
@@ -95,7 +100,7 @@ impl Carrier {
         if task.task_name == Verb::Bootstrap {
             let mut all = Report::default();
             for kind in task.automators() {
-                let resources = self.resources(kind);
+                let resources = self.resources(kind, absent);
                 let job = Job { machine: &machine, task, resources: &resources };
                 let report = self.automator(kind)?.bootstrap(&job).await?;
                 all.stdout.push_str(&report.stdout);
@@ -106,13 +111,13 @@ impl Carrier {
         }
         let action =
             task.action().ok_or_else(|| Fault::invalid("the task does not say what its service does"))?;
-        let resources = self.resources(action.by);
+        let resources = self.resources(action.by, absent);
         let job = Job { machine: &machine, task, resources: &resources };
         self.automator(action.by)?.act(&job, action).await
     }
 
-    fn resources(&self, automator: &str) -> Resources {
-        Resources::new(self.staged.join("automatortypes").join(automator))
+    fn resources(&self, automator: &str, absent: &Absent) -> Resources {
+        Resources::of(&self.staged, &format!("automatortypes/{automator}"), absent)
     }
 
     fn automator(&self, kind: &str) -> Result<&Arc<dyn Automator>, Fault> {

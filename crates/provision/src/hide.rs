@@ -27,7 +27,10 @@ impl Secrets {
         let provider = under("provider");
         let names = provider.and_then(|provider| provider.get("sensitive")).and_then(Value::as_array);
         let names = names.into_iter().flatten().filter_map(Value::as_str);
-        all.extend(names.filter_map(|name| task.provider_field(name)));
+        let fields = provider.and_then(|provider| provider.get("provisioner"));
+        for value in names.filter_map(|name| fields.and_then(|fields| fields.get(name))) {
+            texts(value, &mut all);
+        }
         all.retain(|secret| secret.len() >= LEAST);
         // What contains another one goes first.
         all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -57,6 +60,17 @@ impl Secrets {
     }
 }
 
+/// Every text in a value, at any depth.
+fn texts(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::String(text) => into.push(text.clone()),
+        Value::Number(number) => into.push(number.to_string()),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, into)),
+        Value::Object(members) => members.values().for_each(|member| texts(member, into)),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,8 +83,9 @@ mod tests {
             "taskId": "c-1-7", "jobId": "c-1", "clusterId": "c", "taskName": "INSTALL", "nodeId": "n",
             "config": {
                 "cluster-key": key, "ssh-auth": {"user": "administrator", "password": "letmein-now"},
-                "provider": {"providertype": "x", "sensitive": ["api_password", "absent", "pin"],
-                    "provisioner": {"api_password": "hunter2-hunter2", "region": "north-7", "pin": "12"}},
+                "provider": {"providertype": "x", "sensitive": ["api_password", "absent", "pin", "auth"],
+                    "provisioner": {"api_password": "hunter2-hunter2", "region": "north-7", "pin": "12",
+                        "auth": {"all": [{"token": "inner-token"}]}}},
             }
         }))
         .unwrap()
@@ -80,7 +95,7 @@ mod tests {
     fn what_lets_us_in_is_not_told() {
         let secrets = Secrets::of(&task());
         let printed = format!(
-            "administrator north-7 12 hunter2-hunter2, hunter2-hunter2 letmein-now\n{}\n",
+            "administrator north-7 12 hunter2-hunter2, inner-token letmein-now\n{}\n",
             "kEy7".repeat(12)
         );
         let hidden = "administrator north-7 12 [hidden], [hidden] [hidden]\n[hidden]\n";

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 use crate::automator::{Automator, Job};
 use crate::child::{Group, gather, prepare};
 use crate::provider::{Provider, Setting};
+use crate::resource::Resources;
 use crate::ssh::{Kept, SshError};
 use crate::task::{Action, Fault, Report, Task};
 
@@ -54,7 +55,8 @@ impl Plugin {
         Self { name: name.into(), program, limit }
     }
 
-    async fn ask(&self, task: &Task, resources: &Path) -> Result<Report, Fault> {
+    async fn ask(&self, task: &Task, resources: &Resources) -> Result<Report, Fault> {
+        let resources = resources.whole()?;
         let question = Question { verb: task.task_name.word(), task: &task.whole(), resources };
         let question = serde_json::to_vec(&question).map_err(|error| Fault::invalid(error.to_string()))?;
         let mut group = Group(self.start()?);
@@ -91,7 +93,7 @@ impl Plugin {
     /// The same, unless the task is stopped. The program is ended then.
     async fn ask_until(&self, job: &Job<'_>) -> Result<Report, Fault> {
         tokio::select! {
-            answer = self.ask(job.task, job.resources.folder()) => answer,
+            answer = self.ask(job.task, job.resources) => answer,
             () = job.machine.stop().cancelled() => Err(SshError::Stopped.into()),
         }
     }
@@ -167,7 +169,7 @@ impl Provider for Plugin {
     }
 
     fn act<'a>(&'a self, setting: &'a Setting<'a>) -> BoxFuture<'a, Result<Report, Fault>> {
-        self.ask(setting.task, setting.resources.folder()).boxed()
+        self.ask(setting.task, setting.resources).boxed()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files of plugins, as staged here: `FOLDER/KIND/NAME`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -53,23 +53,55 @@ fn held(file: &File) -> std::io::Result<Bytes> {
     Ok(Bytes::from_owner(Shared(bytes)))
 }
 
+/// Files of a tenant that are staged but could not be fetched, by their paths, and why.
+pub type Absent = BTreeMap<String, String>;
+
 /// The resources of one tenant for one plugin.
 #[derive(Debug, Clone)]
 pub struct Resources {
     folder: PathBuf,
+    /// By kind and name: those of this plugin that are to be here and are not.
+    absent: Absent,
 }
 
 impl Resources {
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder, absent: Absent::new() }
+    }
+
+    /// Those of a plugin such as `automatortypes/shell`, in the folder of a tenant.
+    pub(crate) fn of(staged: &Path, plugin: &str, absent: &Absent) -> Self {
+        let own = absent.iter().filter_map(|(path, why)| {
+            let path = path.strip_prefix(plugin)?.strip_prefix('/')?;
+            Some((path.to_owned(), why.clone()))
+        });
+        Self { folder: staged.join(plugin), absent: own.collect() }
     }
 
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
+    /// The folder for one who may read all of it: everything must be there.
+    pub fn whole(&self) -> Result<&Path, Fault> {
+        self.present("")?;
+        Ok(&self.folder)
+    }
+
+    /// Whether what begins like this is here as it should be. An older version may lie in its place.
+    fn present(&self, prefix: &str) -> Result<(), Fault> {
+        match self.absent.iter().find(|(path, _)| path.starts_with(prefix)) {
+            None => Ok(()),
+            Some((path, why)) => Err(Fault {
+                is_passing: true,
+                ..Fault::failed(format!("the file '{path}' cannot be fetched: {why}"))
+            }),
+        }
+    }
+
     /// All that is staged of a kind, by name.
     pub fn names(&self, kind: &str) -> Result<Vec<String>, Fault> {
+        self.present(&format!("{kind}/"))?;
         let entries = match std::fs::read_dir(self.folder.join(kind)) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -86,6 +118,10 @@ impl Resources {
     pub fn file(&self, kind: &str, name: &str) -> Result<Bytes, Fault> {
         if !is_name(kind) || !is_name(name) {
             return Err(Fault::invalid(format!("'{}' is no name of a resource", model::shown(name))));
+        }
+        if let Some(why) = self.absent.get(&format!("{kind}/{name}")) {
+            let message = format!("the file '{kind}/{name}' cannot be fetched: {why}");
+            return Err(Fault { is_passing: true, ..Fault::failed(message) });
         }
         let missing =
             |why: String| Fault::invalid(format!("the resource '{name}' of {kind} cannot be read: {why}"));

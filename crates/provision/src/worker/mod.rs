@@ -273,8 +273,8 @@ impl Worker {
                 .map_err(|error| Fault::invalid(format!("the task cannot be read: {error}")))?;
             task.nodes = nodes.filter(|_| task.config.contains_key("service"));
             let tenant = self.0.tenants.get(&tenant);
-            tenant.stage(&self.0.client).await?;
-            Ok(tenant.carrier().carry_until(&task, &inner).await)
+            let absent = tenant.stage(&self.0.client).await?;
+            Ok(tenant.carrier().carry_with(&task, &absent, &inner).await)
         };
         tokio::pin!(work);
         let done = tokio::select! {

@@ -8,19 +8,23 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use link::{Staged, TaskClient};
 use model::{Digest, Error};
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 use tokio::io::AsyncWrite;
+use tokio::time::Instant;
 
-use crate::resource::is_name;
+use crate::resource::{Absent, is_name};
 use crate::task::Fault;
 
 /// Files of one tenant, and bytes of one of them.
 const FILES_MAX: usize = 10_000;
 const SIZE_MAX: u64 = 1 << 30;
+/// After this a file that could not be fetched is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
 /// Where files are until they are whole.
 const DRAFTS: &str = ".drafts";
 
@@ -29,22 +33,28 @@ pub(super) struct Stage {
     folder: PathBuf,
     /// What lies here, as it was seen last.
     here: BTreeMap<String, Digest>,
+    /// What was wanted when it was looked at last; `None` until the folder was seen.
     done: Option<Arc<Vec<Staged>>>,
+    /// What could not be fetched, and why.
+    absent: Arc<Absent>,
+    again_at: Option<Instant>,
 }
 
 impl Stage {
     pub(super) fn new(tenant: String, folder: PathBuf) -> Self {
-        Self { tenant, folder, here: BTreeMap::new(), done: None }
+        Self { tenant, folder, here: BTreeMap::new(), done: None, absent: Arc::default(), again_at: None }
     }
 
-    /// Makes the folder hold what is wanted and nothing else.
+    /// Makes the folder hold what is wanted and nothing else. A file that cannot be fetched holds up nothing but the
+    /// tasks that need it, so it is returned rather than a failure; it is tried again after a while.
     pub(super) async fn bring(
         &mut self,
         client: &TaskClient,
         wanted: &Arc<Vec<Staged>>,
-    ) -> Result<(), Fault> {
-        if self.done.as_ref().is_some_and(|done| Arc::ptr_eq(done, wanted) || done == wanted) {
-            return Ok(());
+    ) -> Result<Arc<Absent>, Fault> {
+        let is_same = self.done.as_ref().is_some_and(|done| Arc::ptr_eq(done, wanted) || done == wanted);
+        if is_same && self.again_at.is_none_or(|at| Instant::now() < at) {
+            return Ok(self.absent.clone());
         }
         check(wanted)?;
         if self.done.is_none() {
@@ -54,14 +64,17 @@ impl Stage {
                 .map_err(|error| Fault::failed(format!("looking at staged files: {error}")))?
                 .map_err(|error| Fault::failed(format!("looking at staged files: {error}")))?;
         }
+        let mut absent = Absent::new();
         for file in wanted.iter() {
-            if self.here.get(&file.path) != Some(&file.digest) {
-                self.here.remove(&file.path);
-                self.fetch(client, file).await.map_err(|error| Fault {
-                    is_passing: true,
-                    ..Fault::failed(format!("the file '{}' cannot be fetched: {error}", file.path))
-                })?;
-                self.here.insert(file.path.clone(), file.digest.clone());
+            if self.here.get(&file.path) == Some(&file.digest) {
+                continue;
+            }
+            match self.fetch(client, file).await {
+                Ok(()) => drop(self.here.insert(file.path.clone(), file.digest.clone())),
+                Err(error) => {
+                    tracing::warn!(tenant = %self.tenant, file = %file.path, %error, "a file cannot be fetched");
+                    absent.insert(file.path.clone(), error.to_string());
+                }
             }
         }
         let named = |path: &str| wanted.iter().any(|file| file.path == path);
@@ -74,8 +87,9 @@ impl Stage {
                 _ => drop(self.here.remove(&path)),
             }
         }
-        self.done = Some(wanted.clone());
-        Ok(())
+        self.again_at = (!absent.is_empty()).then(|| Instant::now() + AGAIN);
+        (self.done, self.absent) = (Some(wanted.clone()), Arc::new(absent));
+        Ok(self.absent.clone())
     }
 
     async fn fetch(&self, client: &TaskClient, file: &Staged) -> Result<(), Error> {

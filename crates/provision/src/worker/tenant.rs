@@ -10,6 +10,7 @@ use model::Result;
 use super::CarrierMake;
 use super::stage::Stage;
 use crate::carry::Carrier;
+use crate::resource::Absent;
 use crate::task::Fault;
 
 pub(super) struct Tenants {
@@ -108,8 +109,8 @@ impl Tenant {
         &self.carrier
     }
 
-    /// Brings the files of the tenant up to date. A task begins after that.
-    pub(super) async fn stage(&self, client: &TaskClient) -> std::result::Result<(), Fault> {
+    /// Brings the files of the tenant up to date, and says which could not be had. A task begins after that.
+    pub(super) async fn stage(&self, client: &TaskClient) -> std::result::Result<Arc<Absent>, Fault> {
         let mut stage = self.stage.lock().await;
         let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         stage.bring(client, &wanted).await

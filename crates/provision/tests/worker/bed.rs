@@ -206,7 +206,11 @@ impl Provider for Waiting {
             self.0.go.acquire().await.map_err(|error| Fault::failed(error.to_string()))?.forget();
             let folder = setting.resources.folder().display().to_string();
             let file = setting.resources.file("scripts", "a.sh");
-            let found = file.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            // One that is not staged is none of our business; one that could not be fetched is.
+            let found = match file {
+                Err(fault) if fault.is_passing => return Err(fault),
+                found => found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+            };
             let stdout = format!("{folder} {}", found.unwrap_or_default());
             Ok(Report { hostname: Some(node), stdout, ..Report::default() })
         }

@@ -11,7 +11,7 @@ use super::live::Live;
 use super::record::ClusterRecord;
 use crate::auth::{hash_hex, token_secret};
 use crate::cloud::Cloud;
-use crate::ops::catalogue::secret_open;
+use crate::ops::catalogue::{secret_open, secret_value};
 use crate::tables::{TokenRecord, encode, kind};
 
 /// How long a credential is good that a provisioner makes instances of this cloud with.
@@ -31,10 +31,6 @@ pub fn field_context(cluster: &ClusterId, field: &str) -> String {
 
 fn result_context(live: &Live, num: u32) -> String {
     format!("cluster {} node {num}", live.cluster.id)
-}
-
-fn text(bytes: &[u8]) -> Value {
-    String::from_utf8_lossy(bytes).into_owned().into()
 }
 
 /// A credential that was made for a cluster.
@@ -129,13 +125,13 @@ fn provider(cloud: &Cloud, live: &Live, pass: Option<&Pass>) -> Result<Value> {
     let mut sensitive: BTreeSet<&str> = BTreeSet::new();
     for (field, sealed) in secrets {
         let plain = secret_open(cloud, &cluster.tenant, name, field, sealed)?;
-        fields.insert(field.clone(), text(&plain));
+        fields.insert(field.clone(), secret_value(&plain));
         sensitive.insert(field);
     }
     fields.extend(cluster.provider_fields.iter().map(|(field, value)| (field.clone(), value.clone())));
     for (field, sealed) in &cluster.provider_secrets {
         let plain = cloud.master.unseal(&field_context(&cluster.id, field), sealed)?;
-        fields.insert(field.clone(), text(&plain));
+        fields.insert(field.clone(), secret_value(&plain));
         sensitive.insert(field);
     }
     if let Some(pass) = pass {

@@ -122,6 +122,60 @@ async fn secrets_are_kept_and_never_shown() {
 }
 
 #[tokio::test]
+async fn secrets_inside_fields_are_sealed_and_what_is_kept_goes_nowhere_else() {
+    let world = World::new().await;
+    let admin = world.user("mine", Role::Admin).await;
+    let moon = |region: &str, auth: Value| {
+        json!({"providers": [{"name": "moon", "providertype": "moon",
+        "provisioner": {"crater": region, "auth": auth}}]})
+    };
+    let auth = json!({"user": "u", "login": [{"password": "very secret"}]});
+    admin.catalogue_write(&write(moon("north", auth.clone()))).await.unwrap();
+    let shown = admin.definition_get("providers", "moon", None).await.unwrap();
+    assert_eq!(shown.entity["provisioner"], json!({"crater": "north", "auth": "(kept)"}));
+    for record in world.cloud.state.store().list("definition").await.unwrap() {
+        assert!(!record.body.text().contains("very secret"));
+    }
+    let same = admin.catalogue_write(&write(moon("north", "(kept)".into()))).await.unwrap();
+    assert_eq!(same.unchanged, 1);
+    let refused = admin.catalogue_write(&write(moon("south", "(kept)".into()))).await.unwrap_err();
+    assert!(refused.message.starts_with("'crater' changes"), "{refused}");
+    assert_eq!(admin.catalogue_write(&write(moon("south", auth))).await.unwrap().changed.len(), 1);
+    // What a described field means is known.
+    let cloud = |kind: &str, fields: Value| {
+        let mut fields = fields;
+        fields["api_user"] = json!("id");
+        write(json!({"providers": [{"name": "sky", "providertype": kind, "provisioner": fields}]}))
+    };
+    let first = json!({"api_password": "very secret", "endpoint": "https://a.example"});
+    admin.catalogue_write(&cloud("ec2", first)).await.unwrap();
+    for (kind, fields, field) in [
+        ("ec2", json!({"api_password": "(kept)", "endpoint": "https://b.example"}), "endpoint"),
+        ("ec2", json!({"api_password": "(kept)"}), "endpoint"),
+        ("moon", json!({"api_password": "(kept)", "endpoint": "https://a.example"}), "providertype"),
+    ] {
+        let refused = admin.catalogue_write(&cloud(kind, fields)).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Invalid);
+        assert!(refused.message.starts_with(&format!("'{field}' changes")), "{refused}");
+    }
+    let harmless = json!({"api_password": "(kept)", "endpoint": "https://a.example", "subnet_id": "s"});
+    assert_eq!(admin.catalogue_write(&cloud("ec2", harmless)).await.unwrap().changed.len(), 1);
+    // A pool may grow by the key that is kept, not by the password, which machines get to see.
+    let pool = |hosts: &str, field: &str, secret: &str| {
+        let mut fields = json!({"hosts": hosts});
+        fields[field] = json!(secret);
+        write(
+            json!({"providers": [{"name": field.replace('_', "-"), "providertype": "hosts", "provisioner": fields}]}),
+        )
+    };
+    for (field, is_taken) in [("ssh_key", true), ("ssh_password", false)] {
+        admin.catalogue_write(&pool("192.0.2.1", field, "very secret")).await.unwrap();
+        let grown = admin.catalogue_write(&pool("192.0.2.1,192.0.2.2", field, "(kept)")).await;
+        assert_eq!(grown.is_ok(), is_taken, "{field}: {grown:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_export_is_written_back_by_whoever_may_write() {
     let world = World::new().await;
     let admin = world.user("mine", Role::Admin).await;

@@ -19,7 +19,9 @@ use template::entity::PluginType;
 use template::{Catalogue, Kind};
 
 use self::builtin::builtin;
-pub(crate) use self::secret::{is_secret, open as secret_open, text as secret_text};
+pub(crate) use self::secret::{
+    has_secret, is_secret, open as secret_open, text as secret_text, value as secret_value,
+};
 use super::page::{Query, cut, glob};
 use super::{resource, turn, version_check};
 use crate::cloud::{Caller, Cloud};

@@ -1,6 +1,6 @@
 //! Secrets in providers: sealed where they are kept, never shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::catalogue::SECRET_KEPT;
 use model::{Error, Result, TenantId};
@@ -22,6 +22,11 @@ const TELLING: [&str; 8] =
     ["password", "passwd", "secret", "token", "credential", "private", "apikey", "api_key"];
 const KEY: &str = "key";
 const PUBLIC: &str = "public";
+/// In front of a secret that is more than a text. No text of a provider begins with it.
+const JSON: &str = "\0json:";
+/// Fields with one of these in their names say where secrets go; so does every field with an address in it.
+const LEADING: [&str; 8] = ["endpoint", "url", "uri", "host", "server", "region", "proxy", "domain"];
+const ADDRESS: &str = "://";
 
 fn context(tenant: Option<&TenantId>, name: &str, field: &str) -> String {
     format!("provider {} {name} {field}", tenant.map_or("-", TenantId::as_str))
@@ -49,6 +54,46 @@ pub fn is_secret(kind: Option<&PluginType>, field: &str) -> bool {
     (is_telling || is_key) && !kind.is_some_and(|kind| kind.describes(field))
 }
 
+/// Whether a value has a secret somewhere inside. Nobody describes what is in there, so names tell.
+pub fn has_secret(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => {
+            members.iter().any(|(name, value)| is_secret(None, name) && !value.is_null() || has_secret(value))
+        }
+        Value::Array(items) => items.iter().any(has_secret),
+        _ => false,
+    }
+}
+
+/// The field that would bring a kept secret to another place than it was given for, if there is one. What a plugin
+/// that nobody described does with its fields is not known, so any of them may.
+fn led_elsewhere(
+    kind: Option<&PluginType>,
+    before: &Value,
+    after: &Value,
+    kept: &BTreeSet<String>,
+) -> Option<String> {
+    if before.get("providertype") != after.get("providertype") {
+        return Some("providertype".to_owned());
+    }
+    let fields = |entity: &Value| entity.get(FIELDS).and_then(Value::as_object).cloned().unwrap_or_default();
+    let (before, after) = (fields(before), fields(after));
+    let leads = |name: &str| {
+        let lower = name.to_ascii_lowercase();
+        let is_address =
+            |value: Option<&Value>| value.is_some_and(|value| value.to_string().contains(ADDRESS));
+        kind.is_none()
+            || LEADING.iter().any(|word| lower.contains(word))
+            || is_address(before.get(name))
+            || is_address(after.get(name))
+    };
+    // A key stays here when we log in with it, so a pool may grow with the key that is kept.
+    let is_pool = |name: &str| name == "hosts" && kept.iter().all(|field| field == "ssh_key");
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let moved = |name: &&String| before.get(*name) != after.get(*name) && leads(name) && !is_pool(name);
+    names.into_iter().find(moved).cloned()
+}
+
 /// The entity without its secrets, and those sealed. `known` is the catalogue as it is meant to be.
 pub fn sealed(
     cloud: &Cloud,
@@ -67,17 +112,38 @@ pub fn sealed(
     let Some(fields) = entity.get_mut(FIELDS).and_then(Value::as_object_mut) else {
         return Ok((entity, secrets));
     };
-    let names: Vec<String> = fields.keys().filter(|field| is_secret(kind.as_ref(), field)).cloned().collect();
+    let was_secret = |field: &str, value: &Value| {
+        *value == SECRET_KEPT && before.is_some_and(|row| row.secrets.contains_key(field))
+    };
+    let is_one = |(field, value): &(&String, &Value)| {
+        is_secret(kind.as_ref(), field) || has_secret(value) || was_secret(field, value)
+    };
+    let names: Vec<String> = fields.iter().filter(is_one).map(|(field, _)| field.clone()).collect();
+    let mut kept = BTreeSet::new();
     for field in names {
         let Some(value) = fields.remove(&field).and_then(text) else { continue };
         let place = format!("providers/{}.{FIELDS}.{field}", key.1);
         let sealed = match value.as_str() {
-            SECRET_KEPT => before.and_then(|row| row.secrets.get(&field)).cloned().ok_or_else(|| {
-                Error::invalid(format!("there is no secret that could be kept as '{field}'")).at(&place)
-            })?,
+            SECRET_KEPT => {
+                kept.insert(field.clone());
+                before.and_then(|row| row.secrets.get(&field)).cloned().ok_or_else(|| {
+                    Error::invalid(format!("there is no secret that could be kept as '{field}'")).at(&place)
+                })?
+            }
             value => cloud.master.seal(&context(Some(&caller.tenant), &key.1, &field), value.as_bytes()),
         };
         secrets.insert(field, sealed);
+    }
+    let moved = before.filter(|_| !kept.is_empty()).and_then(|row| {
+        let is_known = kind.as_ref().filter(|kind| kept.iter().all(|field| kind.describes(field)));
+        led_elsewhere(is_known, &row.entity, &entity, &kept)
+    });
+    if let Some(moved) = moved {
+        let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
+        let why = format!("'{moved}' changes, so that what is kept may go elsewhere: {}", kept.join(", "));
+        return Err(Error::invalid(why)
+            .at(&format!("providers/{}.{FIELDS}", key.1))
+            .hint("write the secrets anew together with it"));
     }
     Ok((entity, secrets))
 }
@@ -87,8 +153,16 @@ pub fn text(value: Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text).filter(|text| !text.is_empty()),
         Value::Null => None,
+        other @ (Value::Object(_) | Value::Array(_)) => Some(format!("{JSON}{other}")),
         other => Some(other.to_string()),
     }
+}
+
+/// A secret that was opened, as it was written.
+pub fn value(plain: &[u8]) -> Value {
+    let text = String::from_utf8_lossy(plain);
+    let json = text.strip_prefix(JSON).and_then(|json| serde_json::from_str(json).ok());
+    json.unwrap_or_else(|| text.into_owned().into())
 }
 
 /// Whether the same secrets are kept already.
@@ -152,5 +226,15 @@ mod tests {
         let kind: PluginType = template::entity::read(described).expect("a type");
         assert!(!is_secret(Some(&kind), "access_key") && is_secret(Some(&kind), "pin"));
         assert!(is_secret(Some(&kind), "password"));
+    }
+
+    #[test]
+    fn secrets_inside_are_found_and_come_back_as_they_were() {
+        let nested = serde_json::json!({"auth": [{"user": "u", "password": "very secret"}]});
+        assert!(has_secret(&nested) && !has_secret(&serde_json::json!({"tags": ["password"]})));
+        let text_of = |value: &Value| text(value.clone()).expect("it is no empty text");
+        assert_eq!(value(text_of(&nested).as_bytes()), nested);
+        let json_as_text = Value::from("{\"private_key\": 1}");
+        assert_eq!(value(text_of(&json_as_text).as_bytes()), json_as_text);
     }
 }

@@ -19,7 +19,7 @@ use crate::cluster::pages::Packed;
 use crate::cluster::plan::{Planned, Wish};
 use crate::cluster::record::{ClusterRecord, Shape, definition_part};
 use crate::cluster::{field_context, key_context};
-use crate::ops::catalogue::{self, is_secret, secret_text};
+use crate::ops::catalogue::{self, has_secret, is_secret, secret_text};
 use crate::ops::instance::{busy, race_wait};
 use crate::ops::once::{Once, once};
 use crate::ops::{DECISIONS_MAX, raced};
@@ -296,7 +296,7 @@ fn fields(
     }
     let (mut plain, mut sealed) = (Map::new(), BTreeMap::new());
     for (field, value) in given {
-        if !is_secret(described, field) {
+        if !is_secret(described, field) && !has_secret(value) {
             plain.insert(field.clone(), value.clone());
         } else if let Some(text) = secret_text(value.clone()) {
             sealed.insert(field.clone(), cloud.master.seal(&field_context(id, field), text.as_bytes()));
