@@ -76,4 +76,31 @@ fn a_deployment_goes_on_while_root_servers_fail() {
         bed.operate_at(root).unwrap();
         calm(&bed);
     }
+    forget(&bed, "r1", "r2");
+}
+
+/// A server that is there is not removed; one that fell silent is shown until it is removed, and counted again when it
+/// is back.
+fn forget(bed: &Bed, gone: &str, other: &str) {
+    bed.operate_at(other).unwrap();
+    let client = bed.client().unwrap();
+    let servers = || bed.wait_for(client.server_list()).unwrap();
+    let find = || servers().into_iter().find(|server| server.name.starts_with(&format!("{gone}:")));
+    assert_eq!(servers().len(), ROOTS.len(), "{:?}", servers());
+    let name = find().expect("it is listed").name;
+    let error = bed.wait_for(client.server_remove(&name)).unwrap_err();
+    assert_eq!(error.kind, model::ErrorKind::Conflict, "{error}");
+
+    bed.host(gone).unwrap().kill9().unwrap();
+    bed.until("it is missed", WAIT, || find().is_some_and(|server| server.lost).then_some(())).unwrap();
+    bed.wait_for(client.server_remove(&name)).unwrap();
+    assert!(find().is_none(), "{:?}", servers());
+    let error = bed.wait_for(client.server_remove(&name)).unwrap_err();
+    assert_eq!(error.kind, model::ErrorKind::NotFound, "{error}");
+
+    bed.host(gone).unwrap().restart().unwrap();
+    bed.host(gone).unwrap().up_wait().unwrap();
+    bed.until("it is counted again", WAIT, || find().is_some_and(|server| !server.lost).then_some(()))
+        .unwrap();
+    calm(bed);
 }

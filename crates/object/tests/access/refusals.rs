@@ -184,7 +184,7 @@ async fn what_is_not_offered_changes_nothing() {
         ("PUT", "/box/key?renameObject="),
         ("PUT", "/box/key?append=&position=7"),
         ("PUT", "/box/key?somethingNew="),
-        ("GET", "/box/key?torrent="),
+        ("PUT", "/box/key?torrent="),
         ("DELETE", "/box/key?encryption="),
         ("DELETE", "/empty?metadataConfiguration="),
         ("DELETE", "/empty?metadataTable="),
@@ -196,6 +196,7 @@ async fn what_is_not_offered_changes_nothing() {
         let answer = bed.call(&admin, method, target, "").await;
         assert_eq!((answer.status, answer.code()), (501, "NotImplemented"), "{method} {target}: {answer:?}");
     }
+    told(&bed.call(&admin, "GET", "/box/key?torrent=", "").await, 404, "NoSuchKey");
     told(&bed.call(&admin, "PUT", "/box/key?uploadId=none", "part").await, 400, "InvalidArgument");
     let route = [("x-amz-request-route", "a"), ("x-amz-request-token", "b")];
     told(&bed.call_with(&admin, "POST", "/box", &route, "").await, 501, "NotImplemented");
