@@ -47,7 +47,7 @@ pub use enroll::{
 };
 pub use https::{HttpsParent, HttpsParentConfig, Parents, PeerClient, TaskClient, https_uplink};
 pub use identity::{Children, Credentials, Identity, Kind};
-pub use mqtt::{Broker, BrokerConfig, MqttParent, MqttParentConfig, mqtt_uplink};
+pub use mqtt::{Broker, BrokerConfig, MqttParent, MqttParentConfig, broker_certificate, mqtt_uplink};
 pub use parent::{BlobSource, ParentHandler, PeerHandler, listen_check};
 pub use renew::Renewal;
 pub use stream::{ByteStream, Frame, pipe};

@@ -4,6 +4,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use link::{
     Broker, BrokerConfig, Children, Credentials, Desk, HttpsParent, HttpsParentConfig, Identity, Kind,
@@ -11,6 +12,7 @@ use link::{
 };
 use model::exchange::Doorway;
 use model::{Check, Light, Name, Result, Timestamp};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use work::SharedClock;
 use zone::ZoneService;
@@ -20,6 +22,11 @@ use super::zone::ZoneOptions;
 /// Where the listeners' certificate is kept, so that a zone can start while root is away.
 const LISTENER_DIR: &str = "listener";
 const BROKER_DIR: &str = "broker";
+/// How often an external broker is asked for its certificate, at most and at least.
+const BROKER_LOOK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(3600));
+
+/// From when and until when the certificate of an external broker is good, or why nobody is let in.
+type BrokerShows = Option<std::result::Result<(Timestamp, Timestamp), String>>;
 
 /// They run until they are dropped.
 pub struct Listeners {
@@ -27,6 +34,7 @@ pub struct Listeners {
     broker: Option<Broker>,
     broker_address: String,
     mqtt: Arc<MqttParent>,
+    broker_shows: watch::Receiver<BrokerShows>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -70,23 +78,38 @@ impl Listeners {
         };
         let mqtt = Arc::new(MqttParent::start(mqtt, Arc::new(service.clone()), service.calls())?);
         let mut tasks = vec![tokio::spawn(renewal(https.wallet(), issuer, names, dir).run())];
+        let (shows, broker_shows) = watch::channel(None);
         if options.broker.is_some() {
             let follow = broker_files_follow(options.data.join(BROKER_DIR), https.wallet().clone());
             tasks.push(tokio::spawn(follow));
+            tasks.push(tokio::spawn(broker_certificate_follow(broker_address.clone(), me.clone(), shows)));
         }
-        Ok(Self { https, broker, broker_address, mqtt, tasks })
+        Ok(Self { https, broker, broker_address, mqtt, broker_shows, tasks })
     }
 
-    /// Says whether the zone is connected to its broker. It does not keep the connection alive.
+    /// Says whether the zone is connected to its broker, and whether an external one will go on to let nodes in. It
+    /// does not keep the connection alive.
     pub fn broker_probe(&self, zone: &Name) -> impl Fn(Timestamp) -> Check + Send + Sync + 'static {
         let (mqtt, subject) = (Arc::downgrade(&self.mqtt), format!("zone {zone}"));
-        let address = self.mqtt_address();
-        move |now| match mqtt.upgrade().is_some_and(|mqtt| mqtt.connected()) {
-            true => Check::new("broker", &subject, Light::Green, format!("connected to {address}"), now),
-            false => {
-                let text = format!("there is no connection to the broker at {address}");
-                Check::new("broker", &subject, Light::Red, text, now)
-                    .hint("nodes over MQTT are not heard until it is back")
+        let (address, shows) = (self.mqtt_address(), self.broker_shows.clone());
+        move |now| {
+            let check = |light, text: String| Check::new("broker", &subject, light, text, now);
+            if !mqtt.upgrade().is_some_and(|mqtt| mqtt.connected()) {
+                return check(Light::Red, format!("there is no connection to the broker at {address}"))
+                    .hint("nodes over MQTT are not heard until it is back");
+            }
+            let hint = "the zone keeps good ones in 'broker' of its data folder: have the broker read them again, \
+                        Mosquitto by SIGHUP";
+            match &*shows.borrow() {
+                Some(Ok((from, until))) => {
+                    let seen = zone::health::certificate(&subject, Some(*from), *until, now);
+                    match seen.light {
+                        Light::Green => check(Light::Green, format!("connected to {address}")),
+                        light => check(light, format!("its certificate: {}", seen.message)).hint(hint),
+                    }
+                }
+                Some(Err(why)) => check(Light::Red, why.clone()).hint(hint),
+                None => check(Light::Green, format!("connected to {address}")),
             }
         }
     }
@@ -187,6 +210,20 @@ async fn broker_files_follow(dir: PathBuf, server: Wallet) {
         if let Err(error) = broker_files(&dir, &server) {
             tracing::warn!(%error, "the files of the broker were not renewed");
         }
+    }
+}
+
+/// Asks an external broker for its certificate, ten times in the life of one.
+async fn broker_certificate_follow(address: String, me: Wallet, shows: watch::Sender<BrokerShows>) {
+    let (soonest, latest) = BROKER_LOOK;
+    loop {
+        let shown = link::broker_certificate(&address, &me).await;
+        let life_ms = shown.as_ref().map_or(0, |(from, until)| until.ms_since(*from));
+        let pause = Duration::from_millis(u64::try_from(life_ms / 10).unwrap_or(0)).clamp(soonest, latest);
+        if shows.send(Some(shown.map_err(|error| error.to_string()))).is_err() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -48,6 +48,16 @@ impl<'a> Tree<'a> {
         seen["status"]["available"].as_u64().unwrap()
     }
 
+    /// How its broker is, and the words for it.
+    fn broker_light(&self) -> Option<(String, String)> {
+        let health: Value =
+            serde_json::from_str(&self.operator.output(&["health", "--all", "-o", "json"])).unwrap();
+        let checks = health["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["name"] == "broker")?;
+        let text = |name: &str| check[name].as_str().unwrap().to_owned();
+        Some((text("light"), text("message")))
+    }
+
     fn on(&self, node: &str) -> usize {
         let list: Value =
             serde_json::from_str(&self.operator.good(&["instance", "list", "-o", "json"])).unwrap();
@@ -178,13 +188,7 @@ fn a_zone_with_a_broker_of_somebody_else_keeps_its_promises() {
 
     // The broker dies and comes back; so does the node. Nothing is begun anew.
     drop(broker);
-    let light = || {
-        let health: Value =
-            serde_json::from_str(&tree.operator.output(&["health", "--all", "-o", "json"])).unwrap();
-        let checks = health["checks"].as_array().unwrap().clone();
-        let check = checks.into_iter().find(|check| check["name"] == "broker");
-        check.map(|check| check["light"].as_str().unwrap().to_owned())
-    };
+    let light = || tree.broker_light().map(|(light, _)| light);
     until("health says so", || (light().as_deref() == Some("red")).then_some(()));
     let _broker = mosquitto(&cloud, port, &zone);
     until("it is well again", || (light().as_deref() == Some("green")).then_some(()));
@@ -200,4 +204,26 @@ fn a_zone_with_a_broker_of_somebody_else_keeps_its_promises() {
         ("hello\n", life)
     );
     tree.operator.good(&["instance", "delete", "web"]);
+}
+
+#[test]
+fn a_broker_that_forgets_to_read_its_new_certificate_is_told_of() {
+    let cloud = Cloud::new();
+    let port = free_port();
+    let broker = format!("broker = \"127.0.0.1:{port}\"\n");
+    let tree = tree_with(&cloud, "certificate_valid_s = 30\n", port, &broker);
+    let zones: Value = serde_json::from_str(&tree.operator.good(&["zone", "list", "-o", "json"])).unwrap();
+    let zone = zones[0]["id"].as_str().unwrap().to_owned();
+    until("the zone wrote what a broker needs", || {
+        cloud.data().join("zone/broker/broker.key.pem").exists().then_some(())
+    });
+    let broker = mosquitto(&cloud, port, &zone);
+    until("the zone is connected", || (tree.broker_light()?.0 == "green").then_some(()));
+    until("its certificate comes to an end", || {
+        let (light, text) = tree.broker_light()?;
+        (light != "green" && text.contains("certificate")).then_some(())
+    });
+    rustix::process::kill_process(rustix::process::Pid::from_child(&broker.0), rustix::process::Signal::HUP)
+        .unwrap();
+    until("it has the new one", || (tree.broker_light()?.0 == "green").then_some(()));
 }

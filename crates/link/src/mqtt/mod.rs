@@ -20,12 +20,14 @@
 //! place of the embedded one ([`broker`]). A client may touch the topics of its own name alone.
 
 mod broker;
+mod certificate;
 mod child;
 mod client;
 mod parent;
 mod worker;
 
 pub use broker::{Broker, BrokerConfig};
+pub use certificate::broker_certificate;
 pub use child::mqtt_uplink;
 pub use parent::{MqttParent, MqttParentConfig};
 
