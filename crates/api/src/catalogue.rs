@@ -52,6 +52,6 @@ pub struct CatalogueChange {
     pub changed: Vec<String>,
     pub deleted: Vec<String>,
     pub unchanged: u64,
-    /// What can be used, but hardly as it was meant.
-    pub warnings: Vec<String>,
+    /// What can be used, but hardly as it was meant. The field is that of the request where it stands there.
+    pub warnings: Vec<model::Fault>,
 }

@@ -311,10 +311,29 @@ fn a_catalogue_is_checked_as_a_whole() {
         .iter()
         .map(|finding| (finding["name"].as_str().unwrap(), finding["path"].as_str().unwrap()))
         .collect();
-    assert_eq!(
-        told,
-        [("broken", "./services/broken.json"), ("t", "defaults.services"), ("t", "defaults.provider")]
-    );
+    assert_eq!(told, [("broken", ""), ("t", "defaults.services"), ("t", "defaults.provider")]);
+    let file = |place: usize| report["findings"][place]["file"].as_str().unwrap();
+    assert_eq!((file(0), file(1)), ("./services/broken.json", "./clustertemplates/t.json"));
+}
+
+#[test]
+fn all_faults_and_misspelt_fields_are_told_with_their_files() {
+    let world = World::new();
+    world.write("services/two.json", r#"[{"name": "a", "links": 3, "dependencies": 5}, {"nmae": "b"}]"#);
+    world.define("services", json!({"name": "odd", "dependencis": {}}));
+    let table = text(&world.run(&["check", "."]).stdout);
+    for said in [
+        "./services/two.json: [0].links",
+        "./services/two.json: [0].dependencies",
+        "./services/two.json: [1].name",
+        "./services/odd.json: dependencis",
+        "did you mean 'dependencies'?",
+        "3 errors, 1 warning",
+    ] {
+        assert!(table.contains(said), "{said}: {table}");
+    }
+    let refused = world.bad(&World::asks("solve", &["--size", "3"]), 1);
+    assert!(refused.contains("error: 3 things are wrong with definitions"), "{refused}");
 }
 
 #[test]

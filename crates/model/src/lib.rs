@@ -22,6 +22,7 @@ pub mod instance;
 pub mod name;
 pub mod phase;
 pub mod quantity;
+pub mod read;
 pub mod report;
 pub mod resources;
 mod text;

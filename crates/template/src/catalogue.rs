@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::entity::{
-    self, ClusterTemplate, HardwareType, ImageType, PartialTemplate, PluginType, Provider, Service,
+    self, ClusterTemplate, HardwareType, ImageType, PartialTemplate, PluginType, Provider, Service, Unknown,
 };
 
 /// What an entity is. The names are those of Coopr's folders and of its export.
@@ -77,6 +77,9 @@ pub struct Catalogue {
     pub services: BTreeMap<String, Service>,
     pub clustertemplates: BTreeMap<String, ClusterTemplate>,
     pub partialtemplates: BTreeMap<String, PartialTemplate>,
+    /// Fields that nothing reads, by kind and name.
+    #[serde(skip)]
+    pub unknown: BTreeMap<(Kind, String), Vec<Unknown>>,
 }
 
 /// Adds what was read to its map. Each entity has its own name once.
@@ -89,7 +92,17 @@ macro_rules! insert {
 
 impl Catalogue {
     /// Reads one entity into the catalogue and returns its name. A second of the same name is refused.
+    /// What is wrong with it is told at once; fields that nothing reads are noted for `check`.
     pub fn add(&mut self, kind: Kind, value: Value) -> Result<String> {
+        let unknown = entity::unknown(kind, &value);
+        let name = self.insert(kind, value)?;
+        if !unknown.is_empty() {
+            self.unknown.insert((kind, name.clone()), unknown);
+        }
+        Ok(name)
+    }
+
+    fn insert(&mut self, kind: Kind, value: Value) -> Result<String> {
         match kind {
             Kind::Provider => insert!(self.providers, kind, value),
             Kind::ProviderType => insert!(self.providertypes, kind, value),

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use api::{CatalogueChange, CatalogueWrite, Definition, Entities, ListQuery};
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use template::Kind;
+use template::{Catalogue, Kind};
 
-use super::template::catalogue::{files, json};
+use super::template::catalogue::{Source, files, items, json};
 use crate::failure::{Failure, Result};
 use crate::output::table::Column;
 use crate::output::text::age_now;
@@ -118,8 +118,10 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             }
         }
         Verb::Apply { from, replace, dry_run } => {
-            let entities = gather(&from)?;
-            let change = client.catalogue_write(&CatalogueWrite { entities, replace, dry_run }).await?;
+            let Gathered { entities, sources } = gather(&from)?;
+            let written = client.catalogue_write(&CatalogueWrite { entities, replace, dry_run }).await;
+            let mut change = written.map_err(|error| sources.told(error))?;
+            change.warnings.iter_mut().for_each(|warning| sources.place(&mut warning.field));
             told(session, &change, dry_run)
         }
         Verb::Export { to } => {
@@ -144,7 +146,7 @@ fn pretty(value: &Value) -> Result<String> {
 }
 
 fn told(session: &Session, change: &CatalogueChange, dry_run: bool) -> Result<()> {
-    change.warnings.iter().for_each(|warning| note(format!("warning: {warning}")));
+    change.warnings.iter().for_each(|warning| note(format!("warning: {}", api::read::line(warning))));
     if !matches!(session.format, Format::Table | Format::Wide | Format::Name) {
         return output::item(session.format, change, "", |_, _| Vec::new());
     }
@@ -159,18 +161,55 @@ fn told(session: &Session, change: &CatalogueChange, dry_run: bool) -> Result<()
     Ok(())
 }
 
-/// All definitions that the paths hold, by the folder they belong in.
-fn gather(paths: &[PathBuf]) -> Result<Entities> {
-    let mut all = BTreeMap::new();
-    for path in paths {
-        if path.is_dir() {
-            folder(path, &mut all)?;
-        } else {
-            file(path, &mut all)?;
+/// Where the definitions of a write were read, by folder and place in the write.
+#[derive(Debug, Default)]
+struct Sources(BTreeMap<String, Vec<Source>>);
+
+impl Sources {
+    /// Makes a field of the request one of a file.
+    fn place(&self, field: &mut Option<String>) {
+        let found = field.as_deref().and_then(|field| {
+            let (folder, rest) = field.strip_prefix("entities.")?.split_once('[')?;
+            let (place, rest) = rest.split_once(']')?;
+            let source = self.0.get(folder)?.get(place.parse::<usize>().ok()?)?;
+            Some(source.at(rest.trim_start_matches('.')))
+        });
+        if found.is_some() {
+            *field = found;
         }
     }
-    match all.values().any(|list: &Vec<Value>| !list.is_empty()) {
-        true => Ok(Entities(all)),
+
+    /// What the server refused, in the words of files.
+    fn told(&self, mut error: model::Error) -> Failure {
+        self.place(&mut error.field);
+        error.more.iter_mut().for_each(|fault| self.place(&mut fault.field));
+        error.into()
+    }
+}
+
+/// Definitions, and where they were read.
+#[derive(Debug, Default)]
+struct Gathered {
+    entities: Entities,
+    sources: Sources,
+}
+
+/// All definitions that the paths hold, by the folder they belong in. What cannot be read is told of all files at once.
+fn gather(paths: &[PathBuf]) -> Result<Gathered> {
+    let mut all = Gathered::default();
+    let mut failures = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            folder(path, &mut all, &mut failures)?;
+        } else if let Err(failure) = file(path, &mut all) {
+            failures.push(failure);
+        }
+    }
+    let is_whole = failures.is_empty();
+    failures.extend(all.flaws());
+    Failure::of_many(failures, "things are wrong with definitions")?;
+    match is_whole && all.entities.0.values().any(|list| !list.is_empty()) {
+        true => Ok(all),
         false => {
             let folders: Vec<&str> = Kind::ALL.iter().map(|kind| kind.folder()).collect();
             Err(Failure::new("there are no definitions")
@@ -180,23 +219,22 @@ fn gather(paths: &[PathBuf]) -> Result<Entities> {
 }
 
 /// A whole catalogue, or one of its folders.
-fn folder(path: &Path, all: &mut BTreeMap<String, Vec<Value>>) -> Result<()> {
-    if let Some(kind) = kind_of(path) {
-        return files(path)?.iter().try_for_each(|file| add(file, kind, all));
-    }
-    for kind in Kind::ALL {
-        for file in files(&path.join(kind.folder()))? {
-            add(&file, kind, all)?;
-        }
+fn folder(path: &Path, all: &mut Gathered, failures: &mut Vec<Failure>) -> Result<()> {
+    let kinds = kind_of(path).map_or_else(
+        || Kind::ALL.map(|kind| (kind, path.join(kind.folder()))).into(),
+        |kind| vec![(kind, path.to_owned())],
+    );
+    for (kind, folder) in kinds {
+        failures.extend(files(&folder)?.iter().filter_map(|file| all.add(file, kind).err()));
     }
     Ok(())
 }
 
 /// A definition in one of the folders of a catalogue, or an export.
-fn file(path: &Path, all: &mut BTreeMap<String, Vec<Value>>) -> Result<()> {
+fn file(path: &Path, all: &mut Gathered) -> Result<()> {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if let Some(kind) = whole.parent().and_then(kind_of) {
-        return add(path, kind, all);
+        return all.add(path, kind);
     }
     let exported = match json(path)? {
         Value::Object(map) if map.keys().all(|key| Kind::ALL.iter().any(|kind| kind.folder() == key)) => map,
@@ -206,9 +244,12 @@ fn file(path: &Path, all: &mut BTreeMap<String, Vec<Value>>) -> Result<()> {
         }
     };
     for (folder, list) in exported {
-        match list {
-            Value::Array(items) => all.entry(folder).or_default().extend(items),
-            _ => return Err(Failure::new(format!("'{folder}' in {} is no list", path.display()))),
+        let Value::Array(items) = list else {
+            return Err(Failure::new(format!("'{folder}' in {} is no list", path.display())));
+        };
+        for (place, item) in items.into_iter().enumerate() {
+            let source = Source { file: path.to_owned(), inside: format!("{folder}[{place}]") };
+            all.push(&folder, source, item);
         }
     }
     Ok(())
@@ -219,13 +260,33 @@ fn kind_of(folder: &Path) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| kind.folder() == name)
 }
 
-fn add(file: &Path, kind: Kind, all: &mut BTreeMap<String, Vec<Value>>) -> Result<()> {
-    let list = all.entry(kind.folder().to_owned()).or_default();
-    match json(file)? {
-        Value::Array(items) => list.extend(items),
-        one => list.push(one),
+impl Gathered {
+    fn add(&mut self, file: &Path, kind: Kind) -> Result<()> {
+        for (source, item) in items(file)? {
+            self.push(kind.folder(), source, item);
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn push(&mut self, folder: &str, source: Source, item: Value) {
+        self.entities.0.entry(folder.to_owned()).or_default().push(item);
+        self.sources.0.entry(folder.to_owned()).or_default().push(source);
+    }
+
+    /// What is wrong with definitions each by itself, so that it is told together with files that are no JSON.
+    fn flaws(&self) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for kind in Kind::ALL {
+            let mut catalogue = Catalogue::default();
+            let items = self.entities.0.get(kind.folder()).into_iter().flatten();
+            let sources = self.sources.0.get(kind.folder()).into_iter().flatten();
+            for (item, source) in items.zip(sources) {
+                let faults = catalogue.add(kind, item.clone()).err().map(|error| error.faults());
+                failures.extend(faults.into_iter().flatten().map(|fault| source.failure(&fault)));
+            }
+        }
+        failures
+    }
 }
 
 /// One file per definition, in the layout of a catalogue.
@@ -267,23 +328,55 @@ mod tests {
         let services = dir.path().join("services");
         std::fs::create_dir_all(&services).unwrap();
         std::fs::write(services.join("a.json"), r#"{"name": "a"}"#).unwrap();
-        std::fs::write(services.join("b.json"), r#"[{"name": "b"}, {"name": "c/d"}]"#).unwrap();
+        std::fs::write(services.join("b.json"), r#"[{"name": "b"}, {"name": "c"}]"#).unwrap();
         std::fs::write(dir.path().join("README.json"), "{}").unwrap();
         let whole = gather(&[dir.path().to_owned()]).unwrap();
-        assert_eq!(whole.0["services"].len(), 3);
-        assert_eq!(gather(std::slice::from_ref(&services)).unwrap(), whole);
-        assert_eq!(gather(&[services.join("a.json")]).unwrap().0["services"].len(), 1);
+        assert_eq!(whole.entities.0["services"].len(), 3);
+        assert_eq!(gather(std::slice::from_ref(&services)).unwrap().entities, whole.entities);
+        assert_eq!(gather(&[services.join("a.json")]).unwrap().entities.0["services"].len(), 1);
         let export = dir.path().join("export.json");
-        std::fs::write(&export, serde_json::to_string(&whole).unwrap()).unwrap();
-        assert_eq!(gather(&[export]).unwrap(), whole);
+        std::fs::write(&export, serde_json::to_string(&whole.entities).unwrap()).unwrap();
+        assert_eq!(gather(&[export]).unwrap().entities, whole.entities);
         let copy = dir.path().join("copy");
-        write(&copy, &whole).unwrap();
-        assert!(copy.join("services/c_d.json").exists());
-        assert_eq!(gather(&[copy]).unwrap().0["services"].len(), 3);
+        write(&copy, &whole.entities).unwrap();
+        assert!(copy.join("services/c.json").exists());
+        assert_eq!(file_name("../c/d"), "_c_d");
+        assert_eq!(gather(&[copy]).unwrap().entities.0["services"].len(), 3);
         let other = dir.path().join("other.json");
         std::fs::write(&other, r#"{"name": "x"}"#).unwrap();
         assert!(gather(&[other]).unwrap_err().message.contains("of which kind"));
         assert!(gather(&[dir.path().join("none")]).is_err());
+    }
+
+    #[test]
+    fn all_faults_are_told_and_those_of_the_server_by_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let services = dir.path().join("services");
+        std::fs::create_dir_all(&services).unwrap();
+        std::fs::write(services.join("a.json"), "{").unwrap();
+        std::fs::write(services.join("b.json"), r#"[{"name": "b", "links": 3, "version": []}, {}]"#).unwrap();
+        let told = gather(&[dir.path().to_owned()]).unwrap_err();
+        assert_eq!(told.message, "4 things are wrong with definitions");
+        let all = told.details.join("\n");
+        for said in ["a.json is no JSON", "b.json: [0].links", "b.json: [0].version", "b.json: [1].name"] {
+            assert!(all.contains(said), "{said}: {all}");
+        }
+        std::fs::write(services.join("a.json"), r#"{"name": "a"}"#).unwrap();
+        std::fs::write(services.join("b.json"), r#"[{"name": "b"}, {"name": "c"}]"#).unwrap();
+        let sources = gather(&[dir.path().to_owned()]).unwrap().sources;
+        let place = |field: &str| {
+            let mut field = Some(field.to_owned());
+            sources.place(&mut field);
+            field.unwrap().replace(&dir.path().display().to_string(), "")
+        };
+        assert_eq!(place("entities.services[0].links[1].url"), "/services/a.json: links[1].url");
+        assert_eq!(place("entities.services[2]"), "/services/b.json: [1]");
+        assert_eq!(place("services/old.links"), "services/old.links", "what was not in the request");
+        let mut refused = model::Error::invalid("x").at("entities.services[1].links");
+        refused.more = model::Error::invalid("y").at("entities.services[0]").faults();
+        let told = sources.told(refused);
+        assert!(told.place.unwrap().ends_with("services/b.json: [0].links"));
+        assert!(told.details[1].contains("services/a.json: y"), "{:?}", told.details);
     }
 
     #[test]

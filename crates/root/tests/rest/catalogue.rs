@@ -89,7 +89,9 @@ async fn what_dangles_is_refused_with_all_of_it() {
     let foreign =
         json!({"services": [{"name": "db", "provisioner": {"actions": {"install": {"type": "salt"}}}}]});
     let taken = admin.catalogue_write(&write(foreign)).await.unwrap();
-    assert_eq!(taken.warnings, ["service db: automator type 'salt' does not exist"]);
+    let warned: Vec<String> = taken.warnings.iter().map(api::read::line).collect();
+    let expect = "entities.services[0].provisioner.actions.install.type: service db: automator type 'salt' does not exist";
+    assert_eq!(warned, [expect]);
     for (entities, word) in [
         (json!({"moons": []}), "moons"),
         (json!({"services": [{"name": "a b"}]}), "no name"),
@@ -99,6 +101,43 @@ async fn what_dangles_is_refused_with_all_of_it() {
         let refused = admin.catalogue_write(&write(entities)).await.unwrap_err();
         assert!(refused.to_string().contains(word), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn misspelt_fields_are_warnings_and_all_faults_have_their_places() {
+    let world = World::new().await;
+    let admin = world.user("mine", Role::Admin).await;
+    let mut written = whole();
+    written["services"][0]["desciption"] = json!("x");
+    written["services"][0]["provisioner"]["actions"]["install"]["fields"]["time_out"] = json!(5);
+    written["providers"][0]["provisioner"]["ssh_usr"] = json!("root");
+    let taken = admin.catalogue_write(&write(written)).await.unwrap();
+    assert_eq!(taken.created.len(), 5);
+    let warned: Vec<String> = taken.warnings.iter().map(api::read::line).collect();
+    assert_eq!(
+        warned,
+        [
+            "entities.providers[0].provisioner.ssh_usr: provider lab: there is no field 'ssh_usr' here; did you mean 'ssh_user'?",
+            "entities.services[0].desciption: service web: there is no field 'desciption' here; did you mean 'description'?",
+            "entities.services[0].provisioner.actions.install.fields.time_out: service web: there is no field 'time_out' here; did you mean 'timeout'?",
+        ]
+    );
+    let broken = json!({
+        "services": [{"name": "a", "links": 3, "dependencies": {"install": {"requires": "b"}}}, {}],
+        "clustertemplates": [{"name": "t", "constraints": {"size": {"min": "many"}}}]
+    });
+    let refused = admin.catalogue_write(&write(broken)).await.unwrap_err();
+    let mut places: Vec<String> = refused.faults().into_iter().filter_map(|fault| fault.field).collect();
+    places.sort();
+    assert_eq!(
+        places,
+        [
+            "entities.clustertemplates[0].constraints.size.min",
+            "entities.services[0].dependencies.install.requires",
+            "entities.services[0].links",
+            "entities.services[1].name",
+        ]
+    );
 }
 
 #[tokio::test]

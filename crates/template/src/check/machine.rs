@@ -19,8 +19,11 @@ pub fn check(catalogue: &Catalogue, report: &mut Report) {
                 format!("provider type '{}' does not exist", provider.providertype),
             );
         }
-        let fields =
-            catalogue.providertypes.get(&provider.providertype).map(|plugin| &plugin.parameters.admin);
+        let plugin = catalogue.providertypes.get(&provider.providertype);
+        if let Some(plugin) = plugin {
+            super::fields(report, at, "provisioner", plugin, &provider.provisioner);
+        }
+        let fields = plugin.map(|plugin| &plugin.parameters.admin);
         let missing = fields.map(|fields| fields.missing(|name| provider.provisioner.contains_key(name)));
         if let Some(sets) = missing.filter(|sets| !sets.is_empty()) {
             let message = format!(

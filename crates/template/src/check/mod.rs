@@ -7,6 +7,7 @@ mod template;
 use serde::Serialize;
 
 use crate::catalogue::{Catalogue, Kind};
+use crate::entity::{self, Other, PluginType};
 use crate::expand;
 
 /// How bad it is.
@@ -25,6 +26,9 @@ pub struct Finding {
     pub level: Level,
     pub kind: String,
     pub name: String,
+    /// The folder of its kind.
+    #[serde(skip)]
+    pub of: Kind,
     /// The field, as a dotted path.
     pub path: String,
     /// A sentence.
@@ -39,6 +43,11 @@ pub fn check(catalogue: &Catalogue) -> Vec<Finding> {
 /// The same, but templates are laid out on trial only while there is time: `go_on` is asked now and then.
 pub fn check_while(catalogue: &Catalogue, go_on: &mut dyn FnMut() -> bool) -> Vec<Finding> {
     let mut report = Report::default();
+    for ((kind, name), unknown) in &catalogue.unknown {
+        for one in unknown {
+            report.warning(At { kind: *kind, name }, one.path.clone(), one.message.clone());
+        }
+    }
     machine::check(catalogue, &mut report);
     service::check(catalogue, &mut report);
     template::check(catalogue, &mut report, go_on);
@@ -59,6 +68,17 @@ fn text(catalogue: &Catalogue, report: &mut Report, at: At<'_>, path: &str, text
             path,
             format!("a macro names service '{}', which does not exist", model::shown(name)),
         );
+    }
+}
+
+/// Fields that a plugin does not describe and that look like one it does. Others may be known to it alone.
+fn fields(report: &mut Report, at: At<'_>, path: &str, plugin: &PluginType, given: &Other) {
+    let sides = [&plugin.parameters.admin, &plugin.parameters.user];
+    let known: Vec<&str> = sides.iter().flat_map(|side| side.fields.keys().map(String::as_str)).collect();
+    for name in given.keys() {
+        if let Some(message) = entity::misspelt(name, &known) {
+            report.warning(at, format!("{path}.{name}"), message);
+        }
     }
 }
 
@@ -83,7 +103,14 @@ struct At<'a> {
 impl Report {
     fn add(&mut self, level: Level, at: At<'_>, path: impl Into<String>, message: impl Into<String>) {
         let (kind, name) = (at.kind.to_string(), at.name.to_owned());
-        self.findings.push(Finding { level, kind, name, path: path.into(), message: message.into() });
+        self.findings.push(Finding {
+            level,
+            kind,
+            name,
+            of: at.kind,
+            path: path.into(),
+            message: message.into(),
+        });
     }
 
     fn error(&mut self, at: At<'_>, path: impl Into<String>, message: impl Into<String>) {

@@ -36,7 +36,12 @@ pub fn check(catalogue: &Catalogue, report: &mut Report) {
                 let message = format!("automator type '{}' does not exist", action.automator);
                 report.error(at, format!("provisioner.actions.{kind}.type"), message);
             }
-            let fields = types.get(&action.automator).map(|plugin| &plugin.parameters.admin);
+            let plugin = types.get(&action.automator);
+            if let Some(plugin) = plugin {
+                let path = format!("provisioner.actions.{kind}.fields");
+                super::fields(report, at, &path, plugin, &action.fields);
+            }
+            let fields = plugin.map(|plugin| &plugin.parameters.admin);
             let missing = fields.map(|fields| fields.missing(|name| action.fields.contains_key(name)));
             if let Some(sets) = missing.filter(|sets| !sets.is_empty()) {
                 let message = format!("automator '{}' needs {}", action.automator, super::any_of(&sets));

@@ -164,13 +164,6 @@ fn numbers(report: &mut Report, at: At<'_>, template: &ClusterTemplate) {
         if size.max.is_some_and(|max| max < min) {
             report.error(at, format!("{path}.min"), "it needs more machines than the cluster may have");
         }
-        if let Some(field) = own.other.keys().next() {
-            report.warning(
-                at,
-                format!("{path}.{field}"),
-                format!("'{field}' is not known and has no effect"),
-            );
-        }
     }
 }
 

@@ -161,7 +161,7 @@ fn what_contradicts_itself_is_told() {
             "Error t constraints.services.web.quantities: the largest number is smaller than the smallest",
             "Error t constraints.services.web.quantities.stepSize: a step must be 1 or more",
             "Error t constraints.services.web.quantities.min: it needs more machines than the cluster may have",
-            "Warning t constraints.services.web.quantities.most: 'most' is not known and has no effect",
+            "Warning t constraints.services.web.quantities.most: there is no field 'most' here; there are min, max, stepSize and ratio",
         ],
     );
     is(

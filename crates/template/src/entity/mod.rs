@@ -1,8 +1,9 @@
 //! What administrators define, in the JSON shape of Coopr and of its elder Loom.
 //!
 //! Files load as they are: numbers and truth values may be strings, `null` is absent,
-//! and a field we do not know is kept in `other` and written again.
+//! and a field we do not know is kept in `other` and written again. [`unknown`] tells which those are.
 
+mod known;
 mod lease;
 mod lenient;
 mod plugin;
@@ -11,6 +12,7 @@ mod quantity;
 mod service;
 mod template;
 
+pub use known::{Unknown, misspelt, unknown};
 pub use lease::{Lease, LeaseTime};
 pub use plugin::{FieldSchema, FieldSet, Parameters, PluginType, ResourceType};
 pub use provider::{HardwareType, ImageType, Provider};
@@ -31,12 +33,12 @@ pub type Other = Map<String, Value>;
 /// Longest name of an entity.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Reads one entity; an error names the field.
+/// Reads one entity; an error names all that is wrong with it, each with its field.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T> {
     if !value.is_object() {
         return Err(Error::invalid("a definition must be a JSON object"));
     }
-    serde_json::from_value(lenient::without_nulls(value)).map_err(|error| Error::invalid(error.to_string()))
+    model::read::from_value(&lenient::without_nulls(value), |_| Ok(()))
 }
 
 /// Whether a name is one that entities may have.

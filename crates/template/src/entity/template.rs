@@ -88,7 +88,7 @@ struct WrittenDefaults {
 
 /// A service by name, or with the configuration that goes under its name.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a service is a name, or an object with 'name' and 'config'")]
 enum WrittenService {
     Name(String),
     Configured {

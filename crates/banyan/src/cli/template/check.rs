@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use model::Fault;
 use serde::Serialize;
 use template::check::{Finding, Level, check};
 
-use super::catalogue::{self, Unread};
+use super::catalogue::{self, Source, Unread};
 use crate::failure::{EXIT_FAILED, Result};
 use crate::output::table::{grid, terminal_width};
 use crate::output::{self, Format, data};
@@ -31,19 +32,34 @@ struct Report {
     ok: bool,
     /// How many definitions were read.
     definitions: usize,
-    findings: Vec<Finding>,
+    findings: Vec<Found>,
+}
+
+/// A finding, and the file that it is about.
+#[derive(Serialize)]
+struct Found {
+    #[serde(flatten)]
+    finding: Finding,
+    /// Absent where it is about nothing that was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip)]
+    place: String,
 }
 
 pub fn run(format: Format, args: &Arguments) -> Result<u8> {
-    let (catalogue, unread) = catalogue::read(&args.folder)?;
-    let mut findings: Vec<Finding> = unread.iter().map(finding).collect();
-    findings.extend(check(&catalogue));
-    let ok = !findings.iter().any(|finding| finding.level == Level::Error);
-    let report = Report { ok, definitions: catalogue.len(), findings };
+    let folder = catalogue::read(&args.folder)?;
+    let mut findings: Vec<Found> = folder.unread.iter().flat_map(unread).collect();
+    findings.extend(check(&folder.catalogue).into_iter().map(|finding| {
+        let source = folder.sources.get(&(finding.of, finding.name.clone()));
+        found(finding, source)
+    }));
+    let ok = !findings.iter().any(|found| found.finding.level == Level::Error);
+    let report = Report { ok, definitions: folder.catalogue.len(), findings };
     match format {
         Format::Table | Format::Wide => data(&page(&report))?,
         Format::Name => {
-            let line = |finding: &Finding| format!("{} {}\n", finding.kind, finding.name);
+            let line = |found: &Found| format!("{} {}\n", found.finding.kind, found.finding.name);
             data(&report.findings.iter().map(line).collect::<String>())?;
         }
         format => output::item(format, &report, "", |_, _| Vec::new())?,
@@ -51,19 +67,28 @@ pub fn run(format: Format, args: &Arguments) -> Result<u8> {
     Ok(if report.ok { 0 } else { EXIT_FAILED })
 }
 
-fn finding(unread: &Unread) -> Finding {
-    let name = unread.file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    Finding {
-        level: Level::Error,
-        kind: unread.kind.to_string(),
-        name,
-        path: unread.file.display().to_string(),
-        message: unread.failure.message.clone(),
-    }
+fn found(finding: Finding, source: Option<&Source>) -> Found {
+    let place = source.map_or_else(|| finding.path.clone(), |source| source.at(&finding.path));
+    Found { file: source.map(|source| source.file.display().to_string()), place, finding }
+}
+
+fn unread(unread: &Unread) -> Vec<Found> {
+    let one = |fault: &Fault| {
+        let finding = Finding {
+            level: Level::Error,
+            kind: unread.kind.to_string(),
+            name: unread.name.clone(),
+            of: unread.kind,
+            path: fault.field.clone().unwrap_or_default(),
+            message: fault.message.clone(),
+        };
+        found(finding, Some(&unread.source))
+    };
+    unread.faults.iter().map(one).collect()
 }
 
 fn page(report: &Report) -> String {
-    let count = |level: Level| report.findings.iter().filter(|finding| finding.level == level).count();
+    let count = |level: Level| report.findings.iter().filter(|found| found.finding.level == level).count();
     let told =
         |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
     let summary = format!(
@@ -75,10 +100,11 @@ fn page(report: &Report) -> String {
     if report.findings.is_empty() {
         return summary;
     }
-    let row = |finding: &Finding| {
+    let row = |found: &Found| {
+        let finding = &found.finding;
         let level = if finding.level == Level::Error { "error" } else { "warning" };
         let what = format!("{} {}", finding.kind, finding.name);
-        vec![level.to_owned(), what, finding.path.clone(), finding.message.clone()]
+        vec![level.to_owned(), what, found.place.clone(), finding.message.clone()]
     };
     let header = ["LEVEL", "WHAT", "WHERE", "MESSAGE"].map(str::to_owned).to_vec();
     grid(header, report.findings.iter().map(row), terminal_width()) + "\n" + &summary

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use api::{CatalogueChange, CatalogueWrite, Definition, Entities, Page};
-use model::{Error, ErrorKind, Faults, Result, TenantId, shown};
+use model::{Error, ErrorKind, Fault, Faults, Result, TenantId, shown};
 use serde_json::Value;
 use store::Txn;
 use template::check::{Finding, Level, check_while};
@@ -229,6 +229,8 @@ pub async fn get(
 struct New {
     key: Key,
     entity: Value,
+    /// Where it stands in the request, such as `services[3]`.
+    place: String,
 }
 
 fn read(body: &CatalogueWrite) -> Result<Vec<New>> {
@@ -247,7 +249,8 @@ fn read(body: &CatalogueWrite) -> Result<Vec<New>> {
             let mut alone = Catalogue::default();
             match alone.add(kind, entity.clone()) {
                 Ok(name) if seen.insert((kind, name.clone())) => {
-                    all.push(New { key: (kind, name), entity: entity.clone() });
+                    let place = format!("{folder}[{place}]");
+                    all.push(New { key: (kind, name), entity: entity.clone(), place });
                 }
                 Ok(name) => {
                     faults.add(&format!("{folder}[{place}]"), format!("{kind} '{name}' is there twice"))
@@ -274,19 +277,39 @@ fn is_bad(finding: &Finding) -> bool {
     finding.level == Level::Error && !is_plugin_unknown(finding)
 }
 
+/// Where the definitions of a write stand in its request.
+type Places = BTreeMap<Key, String>;
+
+/// A finding as a fault of the request: at its place there, or else by kind and name.
+fn fault(finding: &Finding, places: &Places) -> Fault {
+    let written = places.get(&(finding.of, finding.name.clone()));
+    let place = match written {
+        Some(place) => format!("entities.{place}"),
+        None => format!("{}/{}", finding.of.folder(), finding.name),
+    };
+    let message = format!("{} {}: {}", finding.kind, finding.name, finding.message);
+    let error = Error::invalid(message);
+    let error = if finding.path.is_empty() { error } else { error.at(&finding.path) };
+    error.at(&place).faults().remove(0)
+}
+
 /// Errors that the new catalogue has and the old one did not.
-fn fresh_errors(old: &[Finding], new: &[Finding]) -> Result<()> {
+fn fresh_errors(old: &[Finding], new: &[Finding], places: &Places) -> Result<()> {
     let mut faults = Faults::default();
-    let bad = new.iter().filter(|finding| is_bad(finding) && !old.contains(finding));
-    for finding in bad.take(FAULTS_MAX) {
-        let place = if finding.path.is_empty() {
-            finding.name.clone()
-        } else {
-            format!("{}.{}", finding.name, finding.path)
-        };
-        faults.add(&place, format!("{} {}: {}", finding.kind, finding.name, finding.message));
+    let bad: Vec<&Finding> = new.iter().filter(|one| is_bad(one) && !old.contains(one)).collect();
+    bad.iter().take(FAULTS_MAX).for_each(|finding| faults.push(fault(finding, places)));
+    if bad.len() > FAULTS_MAX {
+        faults.add("entities", format!("{} more things are wrong", bad.len() - FAULTS_MAX));
     }
     faults.done()
+}
+
+/// What is not refused; first what is said of this write.
+fn warnings(found: &[Finding], places: &Places) -> Vec<Fault> {
+    let is_of_others = |one: &&Finding| !places.contains_key(&(one.of, one.name.clone()));
+    let mut all: Vec<&Finding> = found.iter().filter(|one| !is_bad(one)).collect();
+    all.sort_by_key(is_of_others);
+    all.into_iter().take(FAULTS_MAX).map(|one| fault(one, places)).collect()
 }
 
 pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Result<CatalogueChange> {
@@ -298,13 +321,17 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
     let mut after = before.clone();
     after.extend(new.iter().map(|one| (one.key.clone(), one.entity.clone())));
     let known = after.clone();
+    let places: Places = new.iter().map(|one| (one.key.clone(), one.place.clone())).collect();
+    let mut faults = Faults::default();
     let mut change = CatalogueChange::default();
     let mut kept = BTreeSet::new();
     let mut writes = Vec::new();
     for one in new {
         kept.insert(one.key.clone());
         let row = rows.get(&one.key).copied();
-        let (entity, secrets) = secret::sealed(cloud, caller, &known, &one.key, one.entity, row)?;
+        let sealed = secret::sealed(cloud, caller, &known, &one.key, one.entity, row);
+        let sealed = sealed.map_err(|error| error.at(&one.place).at("entities"));
+        let Some((entity, secrets)) = faults.keep(sealed) else { continue };
         after.insert(one.key.clone(), secret::mask(entity.clone(), secrets.keys()));
         let named = format!("{}/{}", one.key.0.folder(), one.key.1);
         let is_same = match row {
@@ -315,7 +342,6 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
             change.unchanged += 1;
             continue;
         }
-        operators_only(caller, &one.key)?;
         if row.is_some() {
             change.changed.push(named)
         } else {
@@ -323,6 +349,8 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
         }
         writes.push((one.key, entity, secrets));
     }
+    operators_only(caller, writes.iter().map(|write| &write.0))?;
+    faults.done()?;
     let gone: Vec<Key> = match body.replace {
         true => rows.keys().filter(|key| !is_shared(key.0) && !kept.contains(*key)).cloned().collect(),
         false => Vec::new(),
@@ -331,11 +359,11 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
         after.remove(key);
         change.deleted.push(format!("{}/{}", key.0.folder(), key.1));
     }
-    let found = sound(&caller.tenant, before, after).await?;
+    let found = sound(&caller.tenant, before, after, places.clone()).await?;
     for ((kind, name), entity, _) in writes.iter().filter(|write| is_shared(write.0.0)) {
         resource::plugin_check(&snapshot, *kind, name, Some(&template::entity::read(entity.clone())?))?;
     }
-    change.warnings = found.iter().filter(|one| !is_bad(one)).map(sentence).take(FAULTS_MAX).collect();
+    change.warnings = warnings(&found, &places);
     if body.dry_run || (writes.is_empty() && gone.is_empty()) {
         return Ok(change);
     }
@@ -365,12 +393,14 @@ pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Resu
 }
 
 /// Refuses a change of what serves every tenant. To write it as it is changes nothing.
-fn operators_only(caller: &Caller, (kind, name): &Key) -> Result<()> {
-    if !is_shared(*kind) || caller.principal.is_operator() {
+fn operators_only<'a>(caller: &Caller, keys: impl Iterator<Item = &'a Key>) -> Result<()> {
+    let shared = keys.filter(|key| is_shared(key.0)).take(FAULTS_MAX);
+    let names: Vec<String> = shared.map(|(kind, name)| format!("{kind} '{}'", shown(name))).collect();
+    if names.is_empty() || caller.principal.is_operator() {
         return Ok(());
     }
-    let why =
-        format!("plugin types serve every tenant, and only operators write them: {kind} '{}'", shown(name));
+    let names = names.join(", ");
+    let why = format!("plugin types serve every tenant, and only operators write them: {names}");
     Err(Error::new(ErrorKind::Forbidden, why).at("entities"))
 }
 
@@ -379,6 +409,7 @@ async fn sound(
     tenant: &TenantId,
     before: BTreeMap<Key, Value>,
     after: BTreeMap<Key, Value>,
+    places: Places,
 ) -> Result<Vec<Finding>> {
     if after.len() > DEFINITIONS_MAX {
         return Err(
@@ -392,14 +423,10 @@ async fn sound(
         };
         let old = built(&before).map(|catalogue| timed(&catalogue)).unwrap_or_default();
         let new = timed(&built(&after)?);
-        fresh_errors(&old, &new)?;
+        fresh_errors(&old, &new, &places)?;
         Ok(new)
     })
     .await
-}
-
-fn sentence(finding: &Finding) -> String {
-    format!("{} {}: {}", finding.kind, finding.name, finding.message)
 }
 
 fn said(change: &CatalogueChange) -> String {
@@ -486,7 +513,7 @@ pub async fn delete(cloud: &Cloud, caller: &Caller, kind: &str, name: &str, seen
     version_check(seen, row.version, "definition")?;
     let mut after = before.clone();
     after.remove(&key);
-    sound(&caller.tenant, before, after)
+    sound(&caller.tenant, before, after, Places::new())
         .await
         .map_err(|error| Error::conflict(format!("the {kind} '{name}' is in use: {}", error.message)))?;
     if is_shared(kind) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::catalogue::SECRET_KEPT;
-use model::{Error, Result, TenantId};
+use model::{Error, Faults, Result, TenantId};
 use serde_json::{Map, Value};
 use template::Kind;
 use template::entity::PluginType;
@@ -120,20 +120,24 @@ pub fn sealed(
     };
     let names: Vec<String> = fields.iter().filter(is_one).map(|(field, _)| field.clone()).collect();
     let mut kept = BTreeSet::new();
+    let mut faults = Faults::default();
     for field in names {
         let Some(value) = fields.remove(&field).and_then(text) else { continue };
-        let place = format!("providers/{}.{FIELDS}.{field}", key.1);
         let sealed = match value.as_str() {
             SECRET_KEPT => {
                 kept.insert(field.clone());
-                before.and_then(|row| row.secrets.get(&field)).cloned().ok_or_else(|| {
-                    Error::invalid(format!("there is no secret that could be kept as '{field}'")).at(&place)
-                })?
+                let found = before.and_then(|row| row.secrets.get(&field)).cloned();
+                if found.is_none() {
+                    let why = format!("there is no secret that could be kept as '{field}'");
+                    faults.add(&format!("{FIELDS}.{field}"), why);
+                }
+                found.unwrap_or_default()
             }
             value => cloud.master.seal(&context(Some(&caller.tenant), &key.1, &field), value.as_bytes()),
         };
         secrets.insert(field, sealed);
     }
+    faults.done()?;
     let moved = before.filter(|_| !kept.is_empty()).and_then(|row| {
         let is_known = kind.as_ref().filter(|kind| kept.iter().all(|field| kind.describes(field)));
         led_elsewhere(is_known, &row.entity, &entity, &kept)
@@ -141,9 +145,7 @@ pub fn sealed(
     if let Some(moved) = moved {
         let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
         let why = format!("'{moved}' changes, so that what is kept may go elsewhere: {}", kept.join(", "));
-        return Err(Error::invalid(why)
-            .at(&format!("providers/{}.{FIELDS}", key.1))
-            .hint("write the secrets anew together with it"));
+        return Err(Error::invalid(why).at(FIELDS).hint("write the secrets anew together with it"));
     }
     Ok((entity, secrets))
 }
