@@ -179,7 +179,20 @@ head.get_metadata().create_all(sqlalchemy.create_engine("{SQLITE.format('neutron
             sqlite3.connect(f'{at}/{name}').execute('PRAGMA journal_mode=WAL')
 
 
+def retry_locked():
+    # A transaction that read and then writes is refused at once when another wrote in between, however long it
+    # would wait. The services try again when it is called a deadlock.
+    from oslo_db import exception
+    from oslo_db.sqlalchemy import exc_filters
+    from sqlalchemy import exc
+
+    @exc_filters.filters('sqlite', exc.OperationalError, r'.*database is locked')
+    def locked(error, match, engine_name, is_disconnect):
+        raise exception.DBDeadlock(error)
+
+
 def application(name, at):
+    retry_locked()
     # The services read the words of the command line as theirs.
     sys.argv = [name]
     if name == 'keystone':

@@ -39,6 +39,8 @@ use crate::task::{Fault, Report, Task, Verb};
 /// How long a server may take to run, and to be gone.
 const RUN_MAX: Duration = Duration::from_secs(600);
 const GONE_MAX: Duration = Duration::from_secs(600);
+/// How long the deletion of a second server is watched.
+const TWINS_MAX: Duration = Duration::from_secs(60);
 /// How long sshd may take, unless the provider says otherwise.
 const SSHD_MAX: Duration = Duration::from_secs(300);
 /// How long Nova may take to say why a server is in error.
@@ -128,6 +130,10 @@ impl OpenStack {
             let Some(server) = all.iter().find(known).filter(|server| !server.is_going()) else {
                 return Err(ended("the server is gone: the cloud does not know it".to_owned()));
             };
+            // A twin that Nova did not let go while it was being made.
+            for twin in all.iter().filter(|other| other.id != server.id && !other.is_going()) {
+                server_delete(&cloud, &twin.id).await?;
+            }
             match server.status.as_str() {
                 "ACTIVE" => {
                     if let Some(addresses) = addresses(&cloud, task, server).await? {
@@ -212,10 +218,27 @@ async fn make(cloud: &Cloud<'_>, task: &Task) -> Result<String, Fault> {
     };
     let made = made.ok_or_else(|| Fault::failed("the cloud does not say what it made"))?;
     let all = find(cloud, task).await?;
-    let mut all = all.into_iter().filter(|server| !server.is_going());
-    let Some(first) = all.next() else { return Ok(made) };
-    for other in all {
-        server_delete(cloud, &other.id).await?;
+    let Some(first) = all.iter().find(|server| !server.is_going()) else { return Ok(made) };
+    if all.len() > 1 {
+        twins_delete(cloud, task, &first.id).await?;
     }
-    Ok(first.id)
+    Ok(first.id.clone())
+}
+
+/// Deletes all servers of the task but this one, until they are gone: Nova forgets the wish for one that it just builds.
+async fn twins_delete(cloud: &Cloud<'_>, task: &Task, kept: &str) -> Result<(), Fault> {
+    let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
+    loop {
+        let mut twins = find(cloud, task).await?;
+        twins.retain(|server| server.id != kept);
+        for twin in twins.iter().filter(|server| !server.is_going()) {
+            server_delete(cloud, &twin.id).await?;
+        }
+        // One that takes longer is looked at again when the other is confirmed, and goes with it at the end.
+        if twins.is_empty() || began.elapsed() > TWINS_MAX {
+            return Ok(());
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
 }
