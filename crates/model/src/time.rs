@@ -19,6 +19,11 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0) / 1000
     }
 
+    /// The number of a life that begins now: what is restored from a copy of an earlier life goes on above it.
+    pub fn epoch(self) -> u64 {
+        (self.0 / 1000).max(0).unsigned_abs()
+    }
+
     /// As it can be written: a time before the first or after the last year of the calendar is the first or the last
     /// that can. What is kept must be read again, whatever somebody asked for.
     fn written(self) -> jiff::Timestamp {

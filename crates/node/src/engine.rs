@@ -126,10 +126,24 @@ impl Engine {
                 entry.want.send_if_modified(|want| want.take().is_some());
             }
         }
+        self.assign_all(&mut table, desired);
+    }
+
+    /// Takes what a ledger says at the start, and removes nothing: the ledger may be a copy of an earlier time. Says how
+    /// many instances are here that it does not know.
+    pub fn resume(&self, desired: Vec<Assignment>) -> usize {
+        let mut table = self.shared.table();
+        let named: BTreeSet<_> = desired.iter().map(|assignment| &assignment.id).collect();
+        let unknown = table.keys().filter(|id| !named.contains(id)).count();
+        self.assign_all(&mut table, desired);
+        unknown
+    }
+
+    fn assign_all(&self, table: &mut BTreeMap<InstanceId, Entry>, desired: Vec<Assignment>) {
         for assignment in desired {
             match table.get(&assignment.id) {
                 Some(entry) => entry.assign(assignment),
-                None => self.driver_spawn(&mut table, Record::new(assignment), true),
+                None => self.driver_spawn(table, Record::new(assignment), true),
             }
         }
     }

@@ -13,7 +13,7 @@ use tier::inbox::{Changed, Refused};
 use tier::ledger::Ledger;
 use tier::sync::ChildOwner;
 use tier::{Child, kept};
-use work::Wake;
+use work::{Clock, SystemClock, Wake};
 
 use crate::answer;
 use crate::engine::Engine;
@@ -40,9 +40,16 @@ impl NodeService {
     pub fn open(data: &std::path::Path, facts: Facts, engine: Engine) -> Result<Self> {
         std::fs::create_dir_all(data)?;
         let ledger = Ledger::open(&data.join(LEDGER_FILE))?;
-        let epoch = ledger.epoch_next()?;
-        let child = Child::new(epoch, facts, kept::read(&ledger)?);
-        engine.apply(child.assignments().cloned().collect());
+        let epoch = ledger.epoch_next(SystemClock.now())?;
+        let mut child = Child::new(epoch, facts, kept::read(&ledger)?);
+        let unknown = engine.resume(child.assignments().cloned().collect());
+        if unknown > 0 {
+            tracing::warn!(
+                unknown,
+                "the ledger does not know of what is here; it goes on until the zone has spoken"
+            );
+            child.desired_ask_whole();
+        }
         let inner = Inner {
             child: Mutex::new(child),
             engine: Arc::new(engine),

@@ -18,7 +18,7 @@ impl World {
             if !self.node(actor).exists {
                 return;
             }
-            self.node(actor).start();
+            self.node(actor).start(now);
             self.node_begin(actor);
             self.node(actor).life
         };
@@ -47,7 +47,9 @@ impl World {
     pub fn fault(&mut self) {
         let actors = self.actors() as i64;
         let actor = self.between(0, actors - 1) as Actor;
-        match self.between(0, 12) {
+        match self.between(0, 14) {
+            13 if actor > self.zones.len() => self.node(actor).copy_take(),
+            14 if actor > self.zones.len() && self.up(actor) => self.disk_restore(actor),
             10 if actor <= self.zones.len() => self.clock_jump(actor),
             11..=12 => self.freeze(actor),
             0..=4 if self.up(actor) => {
@@ -65,6 +67,14 @@ impl World {
             _ if actor != ROOT => self.cut_link(actor),
             _ => {}
         }
+    }
+
+    /// Somebody puts the disk of a node back from a copy, or empties it; what runs on the host goes on.
+    fn disk_restore(&mut self, actor: Actor) {
+        self.say(|| format!("the disk of {actor} is put back from a copy"));
+        self.node(actor).copy_restore();
+        let back = self.between(50, 5_000);
+        self.after_ms(back, Event::Restart { actor });
     }
 
     fn clock_jump(&mut self, actor: Actor) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::exchange::Revision;
 use model::{
     Arch, Assignment, Bytes, Cpu, Facts, Generation, InstanceId, ObservedInstance, Phase, Resources, Run,
-    RuntimeKind,
+    RuntimeKind, Timestamp,
 };
 use tier::inbox::Changed;
 use tier::{Child, Inbox};
@@ -23,6 +23,9 @@ pub struct Container {
 }
 
 type Disk = (Option<Revision>, BTreeMap<InstanceId, Assignment>);
+
+/// The disk as it was at some time, with the epoch that stood on it.
+type Copy = (Disk, u64);
 
 /// One write on its way to the disk: what changed.
 struct Pending {
@@ -42,6 +45,8 @@ pub struct Node {
     /// True once its zone lets it in no more.
     pub removed: bool,
     disk: Disk,
+    epoch: u64,
+    copy: Copy,
     pending: BTreeMap<u64, Pending>,
     writes: u64,
     pub containers: BTreeMap<InstanceId, Container>,
@@ -59,6 +64,8 @@ impl Node {
             exists: true,
             removed: false,
             disk: Disk::default(),
+            epoch: 0,
+            copy: Copy::default(),
             pending: BTreeMap::new(),
             writes: 0,
             containers: BTreeMap::new(),
@@ -66,10 +73,11 @@ impl Node {
         }
     }
 
-    pub fn start(&mut self) {
+    pub fn start(&mut self, now: Timestamp) {
         self.life += 1;
+        self.epoch = now.epoch().max(self.epoch + 1);
         let (at, kept) = self.disk.clone();
-        let child = Child::new(self.life, facts(self.actor), Inbox::restore(at, kept.into_values()));
+        let child = Child::new(self.epoch, facts(self.actor), Inbox::restore(at, kept.into_values()));
         self.child = Some(child.paged(self.page_bytes));
         self.pending.clear();
         self.reporting = Reporting::default();
@@ -79,6 +87,16 @@ impl Node {
     pub fn kill(&mut self) {
         self.child = None;
         self.pending.clear();
+    }
+
+    pub fn copy_take(&mut self) {
+        self.copy = (self.disk.clone(), self.epoch);
+    }
+
+    /// The disk is as it was when the copy was taken; empty if none ever was.
+    pub fn copy_restore(&mut self) {
+        self.kill();
+        (self.disk, self.epoch) = self.copy.clone();
     }
 
     /// The host dies with everything on it but its disk.
@@ -240,7 +258,7 @@ impl World {
         let now = self.now;
         let node = self.node(actor);
         let zone = node.zone;
-        let Some(child) = node.child.as_ref() else { return };
+        let Some(child) = node.child.as_mut() else { return };
         if !node.reporting.idle(now) {
             return;
         }

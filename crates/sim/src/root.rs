@@ -22,6 +22,7 @@ pub struct Pending {
 pub struct Root {
     page_bytes: usize,
     pub life: u64,
+    epoch: u64,
     pub core: Option<Core>,
     zones: usize,
     /// The store: what survives.
@@ -39,6 +40,7 @@ impl Root {
         Self {
             page_bytes,
             life: 0,
+            epoch: 0,
             core: None,
             zones,
             records: BTreeMap::new(),
@@ -64,10 +66,11 @@ impl Root {
 
     pub fn start(&mut self, now: Timestamp) {
         self.life += 1;
+        self.epoch = now.epoch().max(self.epoch + 1);
         let config = ParentConfig {
             leases: LEASES,
             page_bytes: self.page_bytes,
-            ..ParentConfig::over_zones(self.life)
+            ..ParentConfig::over_zones(self.epoch)
         };
         let mut core = Core::new(config);
         for zone in 1..=self.zones {
@@ -130,7 +133,7 @@ impl World {
     /// Answers the poll that a zone has waiting, if there is something newer.
     fn root_answer(&mut self, to: usize) {
         let Some(have) = self.zones[to - 1].waiting else { return };
-        let Some(core) = self.root.core.as_ref() else { return };
+        let Some(core) = self.root.core.as_mut() else { return };
         if let Some(desired) = core.zone_desired(&child_id(to, true), have) {
             self.zones[to - 1].waiting = None;
             self.send(ROOT, to, Message::Desired(Box::new(desired)));

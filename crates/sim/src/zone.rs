@@ -15,6 +15,7 @@ pub struct Zone {
     page_bytes: usize,
     pub actor: Actor,
     pub life: u64,
+    epoch: u64,
     pub core: Option<Core>,
     /// The disk: the last durable write of every key.
     disk: BTreeMap<String, Write>,
@@ -34,6 +35,7 @@ impl Zone {
             page_bytes,
             actor,
             life: 0,
+            epoch: 0,
             core: None,
             disk: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -47,6 +49,7 @@ impl Zone {
 
     pub fn start(&mut self, now: Timestamp) {
         self.life += 1;
+        self.epoch = now.epoch().max(self.epoch + 1);
         let mut kept = Kept::default();
         let writes: Vec<Write> = self.disk.values().cloned().collect();
         kept.apply(&writes);
@@ -54,7 +57,7 @@ impl Zone {
         let config = ParentConfig {
             leases: LEASES,
             page_bytes: self.page_bytes,
-            ..ParentConfig::over_nodes(&name, self.life)
+            ..ParentConfig::over_nodes(&name, self.epoch)
         };
         self.core = Some(Core::new(name.parse().expect("a name"), "sim", config, kept, now));
         self.pending.clear();

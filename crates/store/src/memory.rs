@@ -102,10 +102,10 @@ impl Memory {
         self.lock().journal.iter().rev().filter(|row| query.matches(row)).take(limit).cloned().collect()
     }
 
-    pub fn counter_next(&self, name: &str) -> u64 {
+    pub fn counter_from(&self, name: &str, least: u64) -> u64 {
         let mut state = self.lock();
         let value = state.counters.entry(name.to_owned()).or_default();
-        *value += 1;
+        *value = value.saturating_add(1).max(least);
         *value
     }
 

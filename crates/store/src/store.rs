@@ -162,12 +162,17 @@ impl Store {
 
     /// The next value of a durable counter: 1, 2, 3, … and never one twice.
     pub async fn counter_next(&self, name: &str) -> Result<u64, CommitError> {
+        self.counter_from(name, 1).await
+    }
+
+    /// As [`Store::counter_next`], but never below `least`.
+    pub async fn counter_from(&self, name: &str, least: u64) -> Result<u64, CommitError> {
         if name.is_empty() || name.len() > KEY_BYTES_MAX || name.contains('\0') {
             return Err(CommitError::Invalid(format!("{name:?} is no name of a counter")));
         }
         match &self.engine {
-            Engine::Memory(memory) => Ok(memory.counter_next(name)),
-            Engine::Sql(sql) => sql.counter_next(name).await,
+            Engine::Memory(memory) => Ok(memory.counter_from(name, least)),
+            Engine::Sql(sql) => sql.counter_from(name, i64::try_from(least).unwrap_or(i64::MAX)).await,
         }
     }
 

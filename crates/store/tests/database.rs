@@ -157,6 +157,8 @@ async fn two_servers_agree(server: &Arc<Postgres>) {
     let counts = (0..40).map(|number| stores[number % 2].counter_next("c"));
     let counts: BTreeSet<u64> = join_all(counts).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(counts, (1..=40).collect());
+    assert_eq!(stores[0].counter_from("c", 1_000).await.unwrap(), 1_000);
+    assert_eq!(stores[1].counter_from("c", 7).await.unwrap(), 1_001);
     join_all(stores.map(Store::close)).await;
 }
 

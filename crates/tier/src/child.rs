@@ -113,6 +113,11 @@ impl Child {
         taken
     }
 
+    /// What is held may be of an earlier time than what is here: the whole set is asked for.
+    pub fn desired_ask_whole(&mut self) {
+        self.desired.ask_whole();
+    }
+
     /// The parent removed this child: nothing is desired of it any more.
     pub fn desired_clear(&mut self) -> Changed {
         self.desired.clear()
@@ -141,7 +146,10 @@ impl Child {
     }
 
     /// What to send to a parent that acknowledged `acked`; nothing when it knows everything.
-    pub fn report(&self, acked: Option<Revision>) -> Option<Observed> {
+    pub fn report(&mut self, acked: Option<Revision>) -> Option<Observed> {
+        if self.observed.outlive(acked) {
+            tracing::warn!("the parent knows reports of a life that is forgotten here; all is told anew");
+        }
         match self.observed.since_within(acked, self.page_now) {
             Some(set) => Some(Observed { facts: self.facts.clone(), set }),
             None if self.facts_told.as_ref() == Some(&self.facts) => None,

@@ -27,6 +27,8 @@ pub struct Inbox<T> {
     named: Option<HashSet<InstanceId>>,
     /// First pages passed over since the last progress.
     passed_over: u32,
+    /// The last set came from the past while the whole one was asked for: the sender must hear what it forgot.
+    past: bool,
 }
 
 /// A repeated first page holds nothing new. When only such pages come, the sender means to begin anew.
@@ -47,7 +49,7 @@ impl Changed {
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        Self { at: None, newest: None, items: BTreeMap::new(), named: None, passed_over: 0 }
+        Self { at: None, newest: None, items: BTreeMap::new(), named: None, passed_over: 0, past: false }
     }
 }
 
@@ -55,12 +57,17 @@ impl<T: Keyed> Inbox<T> {
     /// From what was kept on disk.
     pub fn restore(at: Option<Revision>, items: impl IntoIterator<Item = T>) -> Self {
         let items = items.into_iter().map(|item| (item.key().clone(), item)).collect();
-        Self { at, newest: at, items, named: None, passed_over: 0 }
+        Self { at, newest: at, items, named: None, passed_over: 0, past: false }
     }
 
     /// What to tell the sender that we have.
     pub fn have(&self) -> Option<Revision> {
-        self.at
+        if self.past { self.have_newest() } else { self.at }
+    }
+
+    /// What was held last, also where the whole set is asked for.
+    pub fn have_newest(&self) -> Option<Revision> {
+        self.at.or(self.newest)
     }
 
     /// What to keep on disk as held: nothing in the middle of a whole set, so that the next life asks for all of it.
@@ -102,7 +109,9 @@ impl<T: Keyed> Inbox<T> {
         if self.at == Some(set.at) {
             return Ok(Changed::default());
         }
-        self.check(&set)?;
+        let fits = self.check(&set);
+        self.past = fits == Err(Refused::Past) && self.at.is_none();
+        fits?;
         self.passed_over = 0;
         if set.base.is_none() {
             self.named = Some(HashSet::new());
@@ -184,6 +193,44 @@ mod tests {
         assert!(difference.base.is_some());
         assert_eq!(inbox.apply(difference), Err(Refused::NeedWhole));
         assert_eq!(inbox.apply(outbox.whole()).expect("taken").upserted.len(), 2);
+    }
+
+    /// A sender that forgot lives, whatever the reader holds: what it reads in the end.
+    fn settle(outbox: &mut Outbox<ObservedInstance>, inbox: &mut Inbox<ObservedInstance>) {
+        for _ in 0..4 {
+            outbox.outlive(inbox.have());
+            let Some(set) = outbox.since(inbox.have()) else { return };
+            if inbox.apply(set) == Err(Refused::NeedWhole) {
+                inbox.ask_whole();
+            }
+        }
+        panic!("they do not come together");
+    }
+
+    #[test]
+    fn a_sender_that_was_put_back_from_a_copy_is_heard_again() {
+        // The copy is of an earlier life, of the same one, or there is none at all; the reader may ask for the whole.
+        for (epoch, items, whole) in [(5, 1, false), (7, 1, false), (1, 0, false), (5, 2, true), (7, 1, true)]
+        {
+            let mut before = Outbox::new(7);
+            for key in 1..=3 {
+                before.upsert(item(key, 1));
+            }
+            let mut inbox = Inbox::default();
+            inbox.apply(before.whole()).expect("taken");
+            if whole {
+                inbox.ask_whole();
+            }
+            let mut restored = Outbox::new(epoch);
+            for key in 1..=items {
+                restored.upsert(item(key, 2));
+            }
+            settle(&mut restored, &mut inbox);
+            assert!(agree(&restored, &inbox), "epoch {epoch}, {items} items, whole {whole}");
+            // What an older process with the same identity still sends is of the past.
+            before.upsert(item(9, 9));
+            assert_eq!(inbox.apply(before.whole()), Err(Refused::Past));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use model::{Error, ErrorKind, Result};
+use model::{Error, ErrorKind, Result, Timestamp};
 use redb::{Database, ReadableDatabase, TableDefinition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,11 +50,13 @@ impl Ledger {
         Ok(Self(Arc::new(Inner { path: path.to_owned(), database: RwLock::new(Some(database)) })))
     }
 
-    /// Starts a new life: a number larger than in every earlier one.
-    pub fn epoch_next(&self) -> Result<u64> {
+    /// Starts a new life: a number larger than in every earlier one, also than in those that a file knows nothing of
+    /// which was put back from a copy, as long as the clock is right.
+    pub fn epoch_next(&self, now: Timestamp) -> Result<u64> {
         let last: u64 = self.get(EPOCH)?.unwrap_or(0);
-        self.commit(vec![Write::put(EPOCH.to_owned(), &(last + 1))])?;
-        Ok(last + 1)
+        let next = now.epoch().max(last.saturating_add(1));
+        self.commit(vec![Write::put(EPOCH.to_owned(), &next)])?;
+        Ok(next)
     }
 
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
@@ -250,7 +252,9 @@ mod tests {
         let path = dir.path().join("ledger");
         let ledger = Ledger::open(&path).expect("opens");
         assert_eq!(ledger.list::<u64>("a/").expect("lists"), vec![]);
-        assert_eq!(ledger.epoch_next().expect("epoch"), 1);
+        let now = Timestamp(1_800_000_000_000_000);
+        let first = ledger.epoch_next(now).expect("epoch");
+        assert_eq!(first, now.epoch());
         ledger
             .commit(vec![
                 Write::put("a/1".into(), &1u64),
@@ -263,6 +267,12 @@ mod tests {
         drop(ledger);
         let ledger = Ledger::open(&path).expect("reopens");
         assert_eq!(ledger.list::<u64>("a/").expect("lists"), vec![("2".to_owned(), 2)]);
-        assert_eq!(ledger.epoch_next().expect("epoch"), 2);
+        assert_eq!(ledger.epoch_next(now).expect("epoch"), first + 1);
+        assert_eq!(
+            ledger.epoch_next(now.plus_ms(-60_000)).expect("epoch"),
+            first + 2,
+            "the clock was set back"
+        );
+        assert_eq!(ledger.epoch_next(now.plus_ms(60_000)).expect("epoch"), first + 60_000);
     }
 }

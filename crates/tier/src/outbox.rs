@@ -45,6 +45,17 @@ impl<T: Keyed> Outbox<T> {
         Revision { epoch: self.epoch, rev: self.rev }
     }
 
+    /// A reader has more than was ever sent: an earlier life is forgotten here, because what was kept was lost or put
+    /// back from a copy. A new life begins, above that one; otherwise the reader would refuse everything as past.
+    /// Says whether that was so.
+    pub fn outlive(&mut self, have: Option<Revision>) -> bool {
+        let ahead = have.filter(|have| *have > self.at());
+        if let Some(have) = ahead {
+            self.epoch = have.epoch.saturating_add(1);
+        }
+        ahead.is_some()
+    }
+
     pub fn len(&self) -> usize {
         self.items.len()
     }

@@ -338,11 +338,16 @@ impl Core {
         ack
     }
 
-    pub fn node_desired(&self, node: &ChildId, have: Option<Revision>) -> Option<Desired> {
+    pub fn node_desired(&mut self, node: &ChildId, have: Option<Revision>) -> Option<Desired> {
         self.parent.desired(node, have)
     }
 
-    pub fn node_desired_page(&self, node: &ChildId, have: Option<Revision>, bytes: usize) -> Option<Desired> {
+    pub fn node_desired_page(
+        &mut self,
+        node: &ChildId,
+        have: Option<Revision>,
+        bytes: usize,
+    ) -> Option<Desired> {
         self.parent.desired_within(node, have, bytes)
     }
 

@@ -156,7 +156,13 @@ impl Owner {
 
     async fn serve(&self) -> Result<()> {
         let board = &self.cloud.clusters;
-        let life = self.cloud.state.store().counter_next(LIFE).await.map_err(commit_error)?;
+        let life = self
+            .cloud
+            .state
+            .store()
+            .counter_from(LIFE, self.cloud.now().epoch())
+            .await
+            .map_err(commit_error)?;
         *lock(&board.desk) = Some(Desk::new(life));
         let _seat = Seat(board);
         let mut changed = self.cloud.state.changed();

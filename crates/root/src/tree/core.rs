@@ -143,11 +143,16 @@ impl Core {
         (ack, fold.children_changed)
     }
 
-    pub fn zone_desired(&self, zone: &ChildId, have: Option<Revision>) -> Option<Desired> {
+    pub fn zone_desired(&mut self, zone: &ChildId, have: Option<Revision>) -> Option<Desired> {
         self.parent.desired(zone, have)
     }
 
-    pub fn zone_desired_page(&self, zone: &ChildId, have: Option<Revision>, bytes: usize) -> Option<Desired> {
+    pub fn zone_desired_page(
+        &mut self,
+        zone: &ChildId,
+        have: Option<Revision>,
+        bytes: usize,
+    ) -> Option<Desired> {
         self.parent.desired_within(zone, have, bytes)
     }
 

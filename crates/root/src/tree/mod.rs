@@ -22,7 +22,7 @@ mod parent;
 mod relay;
 mod vitals;
 
-pub use book::StoreBook;
+pub use book::{Signer, StoreBook};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -162,7 +162,8 @@ impl TreeService {
 
     /// Builds the core from the store, under an epoch that is above that of every holder before.
     async fn sit_down(&self, fence: Fence) -> Result<()> {
-        let epoch = self.0.state.store().counter_next(EPOCH).await.map_err(Error::from)?;
+        let epoch =
+            self.0.state.store().counter_from(EPOCH, self.now().epoch()).await.map_err(Error::from)?;
         *self.core() = self.0.config.core(epoch);
         self.reload();
         self.0.seat.send_replace(Some(fence));

@@ -112,9 +112,9 @@ pub(super) async fn decide(
     for work in works {
         answers.push(match work {
             Work::Commit(txn, _) => Answer::Commit(plan.apply(&mut index, txn)),
-            Work::Counter(name, _) => {
+            Work::Counter(name, least, _) => {
                 let value = counters.entry(name).or_default();
-                *value += 1;
+                *value = value.saturating_add(1).max(*least);
                 touched.insert(name.clone(), *value);
                 Answer::Counter(value.unsigned_abs())
             }

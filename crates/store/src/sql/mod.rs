@@ -78,9 +78,9 @@ impl Sql {
         self.ask(Work::Commit(txn, reply), answer).await
     }
 
-    pub async fn counter_next(&self, name: &str) -> Result<u64, CommitError> {
+    pub async fn counter_from(&self, name: &str, least: i64) -> Result<u64, CommitError> {
         let (reply, answer) = oneshot::channel();
-        self.ask(Work::Counter(name.to_owned(), reply), answer).await
+        self.ask(Work::Counter(name.to_owned(), least, reply), answer).await
     }
 
     pub async fn watch(&self, since: i64) -> Result<Watch, StoreError> {

@@ -20,7 +20,8 @@ use crate::{CommitError, Committed};
 /// What callers ask of the writer, and where the answer goes.
 pub(super) enum Work {
     Commit(Sealed, oneshot::Sender<Result<Committed, CommitError>>),
-    Counter(String, oneshot::Sender<Result<u64, CommitError>>),
+    /// The next value of the counter, and the least that it may be.
+    Counter(String, i64, oneshot::Sender<Result<u64, CommitError>>),
     /// Take nothing more, finish, let go of the database.
     Close(oneshot::Sender<()>),
 }
@@ -35,7 +36,7 @@ impl Work {
 
     pub fn counter(&self) -> Option<&String> {
         match self {
-            Work::Counter(name, _) => Some(name),
+            Work::Counter(name, ..) => Some(name),
             Work::Commit(..) | Work::Close(_) => None,
         }
     }
@@ -51,7 +52,7 @@ impl Work {
     fn answer(self, answer: Answer) {
         match (self, answer) {
             (Work::Commit(_, reply), Answer::Commit(result)) => drop(reply.send(result)),
-            (Work::Counter(_, reply), Answer::Counter(value)) => drop(reply.send(Ok(value))),
+            (Work::Counter(_, _, reply), Answer::Counter(value)) => drop(reply.send(Ok(value))),
             _ => {}
         }
     }
@@ -59,7 +60,7 @@ impl Work {
     fn refuse(self, error: CommitError) {
         match self {
             Work::Commit(_, reply) => drop(reply.send(Err(error))),
-            Work::Counter(_, reply) => drop(reply.send(Err(error))),
+            Work::Counter(_, _, reply) => drop(reply.send(Err(error))),
             Work::Close(_) => {}
         }
     }

@@ -518,18 +518,22 @@ impl Parent {
     }
 
     /// What a child that has `have` should be told; nothing when it has everything.
-    pub fn desired(&self, child: &ChildId, have: Option<Revision>) -> Option<Desired> {
+    pub fn desired(&mut self, child: &ChildId, have: Option<Revision>) -> Option<Desired> {
         self.desired_within(child, have, self.config.page_bytes)
     }
 
     /// As [`Parent::desired`], in a page of about so many bytes and one entry at least.
     pub fn desired_within(
-        &self,
+        &mut self,
         child: &ChildId,
         have: Option<Revision>,
         page_bytes: usize,
     ) -> Option<Desired> {
-        self.children.get(child)?.outbox.since_within(have, page_bytes)
+        let outbox = &mut self.children.get_mut(child)?.outbox;
+        if outbox.outlive(have) {
+            tracing::warn!(%child, by = %self.config.by, "it has a set of a life that is forgotten here; it is told all anew");
+        }
+        outbox.since_within(have, page_bytes)
     }
 
     pub fn desired_whole(&self, child: &ChildId) -> Option<Desired> {

@@ -26,7 +26,7 @@ fn whole(number: u128) -> Assignment {
     })
 }
 
-fn told(peer: &Peer, parent: &Parent, id: &InstanceId) -> Run {
+fn told(peer: &Peer, parent: &mut Parent, id: &InstanceId) -> Run {
     let desired = parent.desired(&peer.id, None).expect("a set");
     desired.upserts.iter().find(|held| held.id == *id).expect("it is told of it").run
 }
@@ -75,7 +75,7 @@ fn a_start_takes_room_again_or_waits_on_its_place_and_says_why() {
     first.run = Run::Running;
     parent.want(first.clone());
     decide(&mut parent, START);
-    assert_eq!(told(&node, &parent, &first.id), Run::Stopped, "there is no room to start it in");
+    assert_eq!(told(&node, &mut parent, &first.id), Run::Stopped, "there is no room to start it in");
     let view = parent.view(&first.id).expect("seen");
     assert_eq!(view.phase, Phase::Pending);
     let message = view.message.expect("a reason");
@@ -84,7 +84,7 @@ fn a_start_takes_room_again_or_waits_on_its_place_and_says_why() {
 
     parent.unwant(&second.id);
     decide(&mut parent, START);
-    assert_eq!(told(&node, &parent, &first.id), Run::Running);
+    assert_eq!(told(&node, &mut parent, &first.id), Run::Running);
     node.follow(&mut parent, Phase::Running, START);
     assert_eq!(parent.view(&first.id).expect("seen").phase, Phase::Running);
     assert_eq!(parent.reports()[0].reserved.cpu, Cpu(4000));
@@ -98,7 +98,7 @@ fn a_restart_begins_what_ended_again() {
     first.restart_count += 1;
     parent.want(first.clone());
     assert_eq!(parent.reports()[0].reserved.cpu, Cpu(4000));
-    assert_eq!(told(&node, &parent, &first.id), Run::Running);
+    assert_eq!(told(&node, &mut parent, &first.id), Run::Running);
     node.follow(&mut parent, Phase::Running, START);
     assert_eq!(parent.child_rests(&node.id), 0);
 }
@@ -188,10 +188,10 @@ fn a_parent_that_starts_again_knows_who_rests_and_who_waits() {
     }
     again.restore_rest(&first.id, kept);
     decide(&mut again, START);
-    assert_eq!(told(&node, &again, &first.id), Run::Stopped);
+    assert_eq!(told(&node, &mut again, &first.id), Run::Stopped);
     again.unwant(&second.id);
     decide(&mut again, START);
-    assert_eq!(told(&node, &again, &first.id), Run::Running);
+    assert_eq!(told(&node, &mut again, &first.id), Run::Running);
 }
 
 #[test]
