@@ -101,12 +101,15 @@ pub struct GpuDevice {
 
 /// Many GPUs in few words: equal neighbours as one with their number.
 pub(crate) mod gpus_counted {
+    use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::GpuDevice;
 
     /// A child that claims more than this says nonsense.
-    const GPUS_MAX: usize = 1 << 20;
+    const GPUS_MAX: usize = 1 << 16;
+    /// Bytes of a model's name: it is repeated for every device.
+    const MODEL_MAX: usize = 128;
 
     #[derive(Serialize, Deserialize)]
     struct Counted {
@@ -131,6 +134,9 @@ pub(crate) mod gpus_counted {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<GpuDevice>, D::Error> {
         let runs = Vec::<Counted>::deserialize(from)?;
+        if runs.iter().any(|run| run.device.model.len() > MODEL_MAX) {
+            return Err(D::Error::custom(format!("the model of a GPU has {MODEL_MAX} bytes at most")));
+        }
         let devices = runs.into_iter().flat_map(|run| std::iter::repeat_n(run.device, run.count as usize));
         Ok(devices.take(GPUS_MAX).collect())
     }

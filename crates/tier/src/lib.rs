@@ -14,6 +14,7 @@
 //! was last told and runs from it with its parent away; a set from the past is
 //! refused. A tier knows nothing of tenants or runtimes.
 
+mod bound;
 mod child;
 mod doors;
 pub mod inbox;

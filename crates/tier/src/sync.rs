@@ -153,7 +153,11 @@ async fn send(owner: Arc<dyn ChildOwner>, uplink: Arc<dyn Uplink>, resend: Arc<A
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, "the report did not get through");
+                // Refused for what it says, not for the way: somebody must do something about it.
+                match error.kind == ErrorKind::Conflict && said.due() {
+                    true => tracing::error!(%error, "the parent refuses what is reported"),
+                    false => tracing::debug!(%error, "the report did not get through"),
+                }
                 tokio::time::sleep(retry).await;
                 retry = (retry * 2).min(RETRY_MAX);
             }

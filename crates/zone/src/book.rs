@@ -1,13 +1,13 @@
 //! The tokens with which nodes may join, and who joined, kept in the ledger so that a restart does not void them.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use link::enroll::token_refused;
 use link::{Joiner, TokenBook, TokenRecord};
 use model::exchange::Admission;
-use model::{ChildId, Error, ErrorKind, Result};
+use model::{ChildId, Error, ErrorKind, Name, Result};
 use tier::ledger::{Ledger, Write};
 use work::SharedClock;
 
@@ -21,28 +21,49 @@ pub struct LedgerBook {
     clock: SharedClock,
     /// One look and change at a time: a token is used once.
     turn: tokio::sync::Mutex<()>,
-    /// Nodes whose certificate was seen to be of this zone.
-    members: Mutex<HashSet<String>>,
+    /// Nodes whose certificate was seen to be of this zone, with the name under which each joined; it has no other.
+    members: Mutex<HashMap<String, Option<Name>>>,
 }
 
 impl LedgerBook {
     pub fn open(ledger: Ledger, clock: SharedClock) -> Result<Self> {
-        let members = ledger.list::<()>(MEMBER)?.into_iter().map(|(id, ())| id).collect();
+        let members = ledger.list::<Option<Name>>(MEMBER)?.into_iter().collect();
         Ok(Self { ledger, clock, turn: tokio::sync::Mutex::new(()), members: Mutex::new(members) })
     }
 
     /// Whether this node joined here.
     pub fn member(&self, node: &ChildId) -> bool {
-        self.members().contains(node.as_str())
+        self.members().contains_key(node.as_str())
+    }
+
+    /// A node speaks under the name that it joined with, so that it cannot take another's. The name of one that joined
+    /// before names were kept is noted with its first report, which is then to be written.
+    pub fn name_check(&self, node: &ChildId, name: &Name) -> Result<Option<Write>> {
+        let mut members = self.members();
+        match members.get(node.as_str()) {
+            Some(Some(joined)) if joined == name => Ok(None),
+            Some(Some(joined)) => {
+                let text = format!("this node joined as '{joined}' and cannot speak as '{name}'");
+                Err(Error::conflict(text).hint("set the name in its file back, or let it join anew"))
+            }
+            _ => {
+                members.insert(node.as_str().to_owned(), Some(name.clone()));
+                Ok(Some(Write::put(format!("{MEMBER}{node}"), name)))
+            }
+        }
     }
 
     /// Notes a node that joined before members were kept; says whether it was not known.
     pub fn member_note(&self, node: &ChildId) -> Option<Write> {
-        let new = self.members().insert(node.as_str().to_owned());
-        new.then(|| Write::put(format!("{MEMBER}{node}"), &()))
+        let mut members = self.members();
+        if members.contains_key(node.as_str()) {
+            return None;
+        }
+        members.insert(node.as_str().to_owned(), None);
+        Some(Write::put(format!("{MEMBER}{node}"), &None::<Name>))
     }
 
-    fn members(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn members(&self) -> MutexGuard<'_, HashMap<String, Option<Name>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,10 +121,10 @@ impl LedgerBook {
         let record = self.look(&digest, &joiner)?;
         refuse(&joiner)?;
         let used = Write::put(format!("{TOKEN}{digest}"), &record.used(&joiner));
-        let id = joiner.identity.id;
-        let joined = Write::put(format!("{MEMBER}{id}"), &());
+        let (id, name) = (joiner.identity.id, joiner.name);
+        let joined = Write::put(format!("{MEMBER}{id}"), &name);
         self.ledger.commit_async(vec![used, joined]).await?;
-        self.members().insert(id);
+        self.members().insert(id, Some(name));
         Ok(())
     }
 }
@@ -175,6 +196,14 @@ mod tests {
         let again = LedgerBook::open(ledger.clone(), clock.clone()).expect("reads");
         assert!(book.member(&"n1".into()) && again.member(&"n1".into()), "who joined is remembered");
         assert!(!again.member(&"n2".into()));
+        let name = |text: &str| text.parse::<Name>().expect("a name");
+        assert_eq!(again.name_check(&"n1".into(), &name("n1")).expect("its own"), None);
+        let error = again.name_check(&"n1".into(), &name("n2")).expect_err("another's");
+        assert!(error.message.contains("joined as 'n1'"), "{error}");
+        let write = again.name_check(&"old".into(), &name("n7")).expect("is noted").expect("to be kept");
+        ledger.commit(vec![write]).expect("is kept");
+        let later = LedgerBook::open(ledger.clone(), clock.clone()).expect("reads");
+        assert!(later.name_check(&"old".into(), &name("n8")).is_err());
         let late = book.redeem("bb", joiner(hour)).await.expect_err("too late");
         assert_eq!(late.kind, ErrorKind::Unauthenticated);
         assert!(book.redeem("cc", joiner(Timestamp(1))).await.is_err(), "nobody made it");

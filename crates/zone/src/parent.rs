@@ -5,10 +5,19 @@ use link::{BlobSource, Joiner, ParentHandler, TokenBook, TokenRecord};
 use model::exchange::{Ack, Revision};
 use model::{ChildId, Desired, Digest, Error, Observed, Pulse, Result};
 
-use crate::service::{ZoneService, node_seen};
+use tier::ledger::Write;
+
+use crate::service::{ZoneService, node_refused, node_seen};
 
 impl ParentHandler for ZoneService {
     fn observed(&self, child: &ChildId, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
+        match self.book().name_check(child, &observed.facts.name) {
+            Ok(noted) => self.member_keep(noted),
+            Err(error) => {
+                node_refused(child, &error);
+                return Box::pin(async move { Err(error) });
+            }
+        }
         let ack = self.core().node_observed(child, observed, self.steady());
         self.wake();
         self.changed();
@@ -40,14 +49,7 @@ impl ParentHandler for ZoneService {
 
     fn link_state(&self, child: &ChildId, up: bool) {
         node_seen(child, up);
-        if let Some(write) = self.book().member_note(child) {
-            let ledger = self.ledger().clone();
-            tokio::spawn(async move {
-                if let Err(error) = ledger.commit_async(vec![write]).await {
-                    tracing::warn!(%error, "a member was not kept");
-                }
-            });
-        }
+        self.member_keep(self.book().member_note(child));
         let now = self.steady();
         match up {
             true => self.core().node_heard(child, now),
@@ -111,6 +113,17 @@ impl TokenBook for ZoneService {
 }
 
 impl ZoneService {
+    /// Writes down what was noted of a member, beside what goes on.
+    fn member_keep(&self, noted: Option<Write>) {
+        let Some(write) = noted else { return };
+        let ledger = self.ledger().clone();
+        tokio::spawn(async move {
+            if let Err(error) = ledger.commit_async(vec![write]).await {
+                tracing::warn!(%error, "a member was not kept");
+            }
+        });
+    }
+
     fn name_free(&self, joiner: &Joiner) -> Result<()> {
         if !self.core().node_lives(joiner.name.as_str()) {
             return Ok(());

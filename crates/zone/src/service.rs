@@ -85,7 +85,7 @@ impl ZoneService {
     pub fn open(config: ZoneConfig, uplink: Arc<dyn Uplink>, clock: SharedClock) -> Result<Self> {
         std::fs::create_dir_all(&config.data)?;
         let ledger = Ledger::open(&config.data.join(LEDGER_FILE))?;
-        let epoch = ledger.epoch_next()?;
+        let epoch = ledger.epoch_next(clock.now())?;
         let kept = Kept::read(&ledger)?;
         let (leases, area) = (config.leases, config.area);
         let parent = ParentConfig { leases, area, ..ParentConfig::over_nodes(config.name.as_str(), epoch) };
@@ -384,6 +384,11 @@ impl ChildOwner for ZoneService {
         let zone = self.clone();
         Box::pin(async move { zone.reply_to(ask, stream).await })
     }
+}
+
+/// A node is told no, and says it in its own log; here it is for who looks into it.
+pub(crate) fn node_refused(node: &ChildId, error: &model::Error) {
+    tracing::debug!(%node, %error, "a report is refused");
 }
 
 /// Which node, for logs.

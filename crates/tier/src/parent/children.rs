@@ -285,13 +285,14 @@ impl Parent {
     }
 
     /// Takes in what a child reports.
-    pub fn observed(&mut self, child: &ChildId, observed: Observed, now: Timestamp) -> (Ack, Fold) {
+    pub fn observed(&mut self, child: &ChildId, mut observed: Observed, now: Timestamp) -> (Ack, Fold) {
         self.heard(child, now);
+        crate::bound::observed(&mut observed, self.config.children_are_zones);
         let mut fold = Fold { children_changed: self.facts_set(child, observed.facts), ..Fold::default() };
         let Some(state) = self.children.get_mut(child) else { return (Ack { have: None }, fold) };
         let changed = match state.inbox.apply(observed.set) {
             Ok(changed) => changed,
-            Err(Refused::Past) => return (Ack { have: state.inbox.have() }, fold),
+            Err(Refused::Past) => return (Ack { have: state.inbox.have_newest() }, fold),
             Err(Refused::NeedWhole) => {
                 state.inbox.ask_whole();
                 return (Ack { have: None }, fold);
@@ -319,6 +320,10 @@ impl Parent {
             .as_ref()
             .is_some_and(|place| place.child == *child && place.generation == seen.generation);
         if !holds {
+            // It was once placed under a decision that is forgotten here: the next one must be above it.
+            if seen.generation.major == held.last.major {
+                held.last = held.last.max(seen.generation);
+            }
             return false;
         }
         let id = seen.id.clone();
