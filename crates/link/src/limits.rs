@@ -90,6 +90,11 @@ pub const FRAME_MAX: usize = 64 << 10;
 pub const STREAM_PING: Duration = Duration::from_secs(20);
 /// Connections that one HTTPS listener holds.
 pub const CONNECTIONS_MAX: usize = 8192;
+/// Connections that have not shown a certificate yet, and those of them that are past the handshake because they show
+/// none, as newcomers do: so many, and for so long. Strangers cannot take the places of children.
+pub const CONNECTIONS_NEW_MAX: usize = 2048;
+pub const STRANGERS_MAX: usize = 512;
+pub const STRANGER_WAIT: Duration = Duration::from_secs(30);
 /// Requests at once on one connection.
 pub const REQUESTS_PER_CONNECTION_MAX: u32 = 64;
 /// Messages that the broker keeps for one slow client.

@@ -148,6 +148,11 @@ impl ByteStream {
         self.receiver.recv().await
     }
 
+    /// Waits until nobody takes any more what is sent.
+    pub async fn closed(&self) {
+        self.sender.closed().await;
+    }
+
     pub fn split(self) -> (FrameSender, FrameReceiver) {
         (self.sender, self.receiver)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Heard, Transport, World, node, observed, patiently, world};
 use link::Credentials;
-use link::limits::{BODY_MAX, PACKET_MAX, SMALL_BODY_MAX};
+use link::limits::{BODY_MAX, PACKET_MAX, SMALL_BODY_MAX, STRANGERS_MAX};
 use model::exchange::Revision;
 use rumqttc::{
     AsyncClient, Broker, Event, Incoming, LastWill, MqttOptions, PubAckReason, PublishOptions, PublishResult,
@@ -226,6 +226,33 @@ async fn a_stranger_that_says_nothing_is_not_kept() {
     };
     tokio::join!(silent(""), silent("P"), silent("PRI * HTTP/2.0\r\n"));
     world.uplink.push(observed(1)).await.unwrap();
+}
+
+/// Strangers that hold every place they can get, with bodies that never end, keep no child out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_do_not_take_the_places_of_children() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let world = world(Transport::Https).await;
+    let url = world.zone.url();
+    let address = url.strip_prefix("https://").unwrap().to_owned();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(tls(&world.credentials, false)));
+    let come = async || {
+        let socket = tokio::net::TcpStream::connect(&address).await.unwrap();
+        let name = address.rsplit_once(':').unwrap().0.to_owned();
+        let mut tls = connector.connect(name.try_into().unwrap(), socket).await.unwrap();
+        let head = "POST /link/v1/enroll HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{";
+        tls.write_all(head.as_bytes()).await.unwrap();
+        tls
+    };
+    let mut held = Vec::new();
+    for _ in 0..STRANGERS_MAX {
+        held.push(come().await);
+    }
+    // One more is not let in, and a child is.
+    let _ = patiently("the end", come().await.read_to_end(&mut Vec::new())).await;
+    world.uplink.push(observed(1)).await.unwrap();
+    // They are let go in time although each of them has said something.
+    let _ = patiently("the end", held.remove(0).read_to_end(&mut Vec::new())).await;
 }
 
 /// Little that unpacks to much.

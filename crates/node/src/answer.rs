@@ -16,7 +16,11 @@ const CHUNK: usize = 32 << 10;
 pub(crate) async fn answer(engine: &Engine, ask: Ask, stream: ByteStream) {
     let done = match ask {
         Ask::Logs { instance, follow, tail_lines } => {
-            logs(engine, &instance, follow, tail_lines, &stream).await
+            // Who follows a log that says nothing is gone without a send that fails.
+            tokio::select! {
+                done = logs(engine, &instance, follow, tail_lines, &stream) => done,
+                () = stream.closed() => return,
+            }
         }
         Ask::Stats { instance } => match engine.stats(&instance).await {
             Ok(stats) => reply(&stats, &stream).await,

@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use model::{ChildId, Error, Result};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore, broadcast};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -25,7 +25,8 @@ use crate::dispatch::Dispatcher;
 use crate::enroll::Desk;
 use crate::identity::{Children, Credentials, Identity, validity_of};
 use crate::limits::{
-    CONNECT_WAIT, CONNECTIONS_MAX, POLL_MAX, REQUESTS_PER_CONNECTION_MAX, STRANGERS_SAID_EVERY,
+    CONNECT_WAIT, CONNECTIONS_MAX, CONNECTIONS_NEW_MAX, POLL_MAX, REQUESTS_PER_CONNECTION_MAX, STRANGER_WAIT,
+    STRANGERS_MAX, STRANGERS_SAID_EVERY,
 };
 use crate::parent::{ParentHandler, PeerHandler};
 use crate::tls::server_config;
@@ -119,19 +120,16 @@ struct Server {
 impl Server {
     /// Connections live in this task's set, so that all of them end with the listener.
     async fn accept(self, listener: TcpListener, stop: CancellationToken) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let rooms = Arc::new(Rooms::new());
         let mut connections = JoinSet::new();
         loop {
-            let Ok(permit) = room.clone().acquire_owned().await else { return };
+            let Ok(new) = rooms.new.clone().acquire_owned().await else { return };
             tokio::select! {
                 () = stop.cancelled() => return,
                 accepted = listener.accept() => match accepted {
                     Ok((socket, _)) => {
-                        let server = self.clone();
-                        connections.spawn(async move {
-                            server.connection(socket).await;
-                            drop(permit);
-                        });
+                        let (server, rooms) = (self.clone(), rooms.clone());
+                        connections.spawn(async move { server.connection(socket, &rooms, new).await });
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
@@ -155,7 +153,7 @@ impl Server {
         }
     }
 
-    async fn connection(self, socket: TcpStream) {
+    async fn connection(self, socket: TcpStream, rooms: &Rooms, new: OwnedSemaphorePermit) {
         let _ = socket.set_nodelay(true);
         let from = socket.peer_addr();
         let tls = match tokio::time::timeout(CONNECT_WAIT, self.acceptor.accept(socket)).await {
@@ -166,6 +164,10 @@ impl Server {
         let certificate = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
         let peer = certificate
             .and_then(|der| Some((Identity::from_certificate(der).ok()?, validity_of(der).ok()?.1)));
+        let stranger = peer.is_none();
+        let Some(_place) = rooms.enter(stranger, new) else {
+            return tracing::debug!(?from, stranger, "there is no room for one more connection");
+        };
         let connection = Connection::new(peer, self.roster);
         let _close = Close(connection.clone());
         let stopped = connection.clone();
@@ -180,8 +182,12 @@ impl Server {
         });
         // Anybody may come this far; who then says nothing must not keep the place.
         let silent = async {
-            if tokio::time::timeout(CONNECT_WAIT, spoke.notified()).await.is_ok() {
-                std::future::pending::<()>().await;
+            if tokio::time::timeout(CONNECT_WAIT, spoke.notified()).await.is_err() {
+                return;
+            }
+            match stranger {
+                true => tokio::time::sleep(STRANGER_WAIT).await,
+                false => std::future::pending::<()>().await,
             }
         };
         let protocol = protocol();
@@ -191,8 +197,30 @@ impl Server {
                 tracing::debug!(%error, "connection ended");
             },
             () = stopped.stopped() => tracing::debug!("the connection is closed from here"),
-            () = silent => tracing::debug!("the connection brought no request in time"),
+            () = silent => tracing::debug!(stranger, "the connection brought no request in time, or took too long"),
         }
+    }
+}
+
+/// Places for connections, by what is known of who came.
+struct Rooms {
+    new: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    known: Arc<Semaphore>,
+}
+
+impl Rooms {
+    fn new() -> Self {
+        let room = |places| Arc::new(Semaphore::new(places));
+        Self { new: room(CONNECTIONS_NEW_MAX), strangers: room(STRANGERS_MAX), known: room(CONNECTIONS_MAX) }
+    }
+
+    /// A place for as long as it is held, in exchange for that of a newcomer; none when all are taken.
+    fn enter(&self, stranger: bool, new: OwnedSemaphorePermit) -> Option<OwnedSemaphorePermit> {
+        let room = if stranger { &self.strangers } else { &self.known };
+        let place = room.clone().try_acquire_owned().ok();
+        drop(new);
+        place
     }
 }
 
