@@ -476,6 +476,10 @@ fn preferences_are_added_by_weight() {
     check("a\nb", "prefer=node:b*1", "b");
     check("a", "prefer=node:z*100 prefer=kind:ssd*100", "a");
     check_at(Level::Zones, "home\nother", "prefer=zone:other*100", "other");
+    // Among zones nothing is called as a node is: whoever asks for one says in which zones it is.
+    check_at(Level::Zones, "home\nother", "prefer=node:other*100", "home");
+    check_at(Level::Zones, "home\nother", "prefer=node:n2*100 prefer=zone:other*100", "other");
+    check("n1\nn2", "prefer=node:n2*100 prefer=zone:other*100", "n2");
     check("a cpu=1\nb", "prefer=node:a*100 cpu=2", "b");
 }
 

@@ -2,7 +2,7 @@
 
 use api::WorkloadCreate;
 use bed::{Bed, NodeSettings};
-use model::{Explanation, LatencyTerm, Outcome, Phase, WorkloadSpec};
+use model::{Explanation, LatencyTerm, Outcome, Phase, Preference, WorkloadSpec};
 
 use crate::{WAIT, calm, run, seen, sleeper, small};
 
@@ -107,5 +107,31 @@ fn a_node_near_a_workload_is_chosen_and_one_behind_a_slow_link_is_refused() {
         bed.ask(|client| async move { client.workload_get("web").await }).is_err().then_some(())
     })
     .unwrap();
+    calm(&bed);
+}
+
+#[test]
+fn a_preferred_node_draws_a_workload_into_its_zone() {
+    let mut bed = small(&["e1"]);
+    bed.zone("west").unwrap();
+    bed.node("west", "w1", &NodeSettings::default()).unwrap();
+    for node in ["w1", "e1"] {
+        let mut spec = WorkloadSpec::new(sleeper());
+        let node_wished = Some(node.to_owned());
+        spec.instance.constraints.prefer =
+            vec![Preference { zone: None, node: node_wished, label: None, value: None, weight: 100 }];
+        let name = format!("on-{node}");
+        let ask = WorkloadCreate { name: name.parse().unwrap(), app: None, spec };
+        bed.ask(|client| async move { client.workload_create(&ask).await }).unwrap();
+        let found = bed.until(&format!("{name} runs"), WAIT, || {
+            let mut all = bed.instances().ok()?.into_iter();
+            all.find(|one| one.name.as_str().starts_with(&name) && one.phase == Phase::Running)?.node
+        });
+        assert_eq!(found.unwrap().as_str(), node);
+    }
+    for name in ["on-w1", "on-e1"] {
+        bed.ask(|client| async move { client.workload_delete(name, None).await }).unwrap();
+    }
+    bed.until("both are gone", WAIT, || bed.instances().ok()?.is_empty().then_some(())).unwrap();
     calm(&bed);
 }

@@ -1,8 +1,10 @@
 //! A zone is lost and found again.
 
-use api::EnrolRole;
-use bed::NodeSettings;
-use model::Phase;
+use std::time::Duration;
+
+use api::{EnrolRole, ListQuery, WorkloadCreate};
+use bed::{Bed, NodeSettings};
+use model::{Mode, Phase, WorkloadSpec};
 
 use crate::{WAIT, calm, run, seen, sleeper, small};
 
@@ -62,6 +64,64 @@ fn a_zone_keeps_every_promise_while_root_is_away() {
         seen.phase == Phase::Running && seen.node.as_ref().is_some_and(|node| node.as_str() == other)
     });
     bed.host(first.as_str()).unwrap().restart().unwrap();
+    calm(&bed);
+}
+
+/// The names of all instances, once so many of them run.
+fn running(bed: &Bed, count: usize) -> Vec<String> {
+    bed.until(&format!("{count} instances run"), WAIT, || {
+        let mut all = bed.instances().ok()?;
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        let well = all.len() == count && all.iter().all(|one| one.phase == Phase::Running);
+        well.then(|| all.iter().map(|one| one.name.to_string()).collect())
+    })
+    .unwrap()
+}
+
+/// Waits until root hears that the zone counts so many nodes.
+fn counts(bed: &Bed, nodes: u32) {
+    bed.until(&format!("the zone counts {nodes} nodes"), WAIT, || {
+        let zone = bed.ask(|client| async move { client.zone_get("east").await }).ok()?;
+        (zone.live && zone.details?.facts?.nodes == nodes).then_some(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_zone_that_starts_again_keeps_its_daemons_before_it_hears_their_nodes() {
+    let bed = small(&["e1", "e2"]);
+    let mut spec = WorkloadSpec::new(sleeper());
+    spec.mode = Mode::Daemon;
+    let ask = WorkloadCreate { name: "probe".parse().unwrap(), app: None, spec };
+    bed.ask(|client| async move { client.workload_create(&ask).await }).unwrap();
+    let before = running(&bed, 2);
+
+    // Its nodes are silent for longer than root takes to ask it which it has.
+    let zone = bed.host("east").unwrap();
+    let nodes = ["e1", "e2"].map(|name| bed.host(name).unwrap());
+    nodes.iter().for_each(|node| node.freeze().unwrap());
+    zone.kill9().unwrap();
+    zone.restart().unwrap();
+    zone.up_wait().unwrap();
+    counts(&bed, 0);
+    std::thread::sleep(Duration::from_secs(3));
+    nodes.iter().for_each(|node| node.thaw().unwrap());
+    counts(&bed, 2);
+    assert_eq!(running(&bed, 2), before, "they go on under their names");
+    let query = ListQuery::new().with("subject", "workload/probe");
+    let events = bed.ask(|client| async move { client.event_list(&query).await }).unwrap().items;
+    let changes: Vec<&str> = events
+        .iter()
+        .filter(|event| event.what == "workload.instances")
+        .map(|event| event.message.as_str())
+        .collect();
+    assert_eq!(changes, ["made 2, removed 0, at revision 1"], "none was ended in between either");
+
+    // A node goes for good, and its own with it.
+    bed.ask(|client| async move { client.node_remove("e2", true).await }).unwrap();
+    assert!(before.contains(&running(&bed, 1)[0]));
+    bed.ask(|client| async move { client.workload_delete("probe", None).await }).unwrap();
+    running(&bed, 0);
     calm(&bed);
 }
 

@@ -352,10 +352,26 @@ pub(super) fn why_of(entry: &Entry) -> InstanceWhy {
     InstanceWhy {
         name: entry.instance.name.clone(),
         phase: entry.phase(),
-        message: view::instance_message(entry),
+        message: view::instance_message(entry).or_else(|| unweighed(entry)),
         root: status.and_then(|status| status.explanation.as_deref().cloned()),
         zone: status
             .and_then(|s| s.observed.as_ref())
             .and_then(|observed| observed.explanation.as_deref().cloned()),
     }
+}
+
+/// What root could not weigh when it chose among zones, of which it knows no nodes. Whoever makes the instances of a
+/// workload puts a wish for the zone beside the one for the node.
+fn unweighed(entry: &Entry) -> Option<String> {
+    let place = &entry.instance.spec.constraints;
+    let node = place.prefer.iter().find_map(|wish| wish.node.as_deref())?;
+    let zoned = place.zone.is_some() || place.prefer.iter().any(|wish| wish.zone.is_some());
+    let choice = entry.status.as_ref()?.explanation.as_ref()?.verdicts.len() > 1;
+    (choice && !zoned).then(|| {
+        format!(
+            "the wish for the node '{}' counts only among the nodes of the zone that root chose; say with \
+             --prefer zone=NAME which zone that should be",
+            shown(node)
+        )
+    })
 }

@@ -7,8 +7,9 @@ use model::{Error, InstanceId, InstanceSpec, Name, Result, Run};
 use store::{CommitError, Txn};
 
 use super::core::{Create, Plan};
+use super::known::Known;
 use super::record::{self, By};
-use super::{Controller, Next, RETRY_MS};
+use super::{Controller, Next, RETRY_MS, nodes};
 use crate::history::{Actor, Line, journal};
 use crate::ops::{quota, raced};
 use crate::state::{Row, Snapshot, commit_error};
@@ -36,7 +37,7 @@ impl Controller {
     ) -> Result<Next> {
         let mut more = plan.deletes.len() > DELETES_MAX;
         plan.deletes.truncate(DELETES_MAX);
-        let wanted = instances_new(snapshot, row, &plan.creates, self.cloud.now());
+        let wanted = instances_new(snapshot, row, &plan.creates, &self.known, self.cloud.now());
         more |= wanted.len() < plan.created() as usize;
         let (reserved, made, short) = self.reserve(row, wanted).await?;
         if let Some(error) = short {
@@ -205,13 +206,16 @@ fn instances_new(
     snapshot: &Snapshot,
     row: &WorkloadRecord,
     creates: &[Create],
+    known: &Known,
     now: model::Timestamp,
 ) -> Vec<InstanceRecord> {
     let mut made = Vec::new();
     let mut names = BTreeSet::new();
     for create in creates {
         let Some((template, image)) = template(row, create.revision) else { continue };
-        let spec = Arc::new(record::instance_spec(&row.name, template, create.pin.as_ref()));
+        let mut spec = record::instance_spec(&row.name, template, create.pin.as_ref());
+        nodes::wish_zones(&mut spec, |node| known.zones_with(snapshot, node));
+        let spec = Arc::new(spec);
         for _ in 0..create.count {
             if made.len() == CREATES_MAX {
                 return made;

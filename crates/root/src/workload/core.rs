@@ -185,7 +185,11 @@ impl Seen {
             leaves: zone_left
                 || observed.is_some_and(|seen| seen.handed_up || seen.moving == Some(Moving::Asks)),
             pin: pin.map(|(zone, node)| Pin { zone, node }),
-            message: (phase != Phase::Running).then(|| view::instance_message(entry)).flatten(),
+            // Of one that runs only what its health check meets is worth telling.
+            message: match (phase, observed.and_then(|seen| seen.health)) {
+                (Phase::Running, None | Some(Health::Healthy)) => None,
+                _ => view::instance_message(entry),
+            },
             created_at: record.created_at,
             changed_at: status.map_or(record.created_at, |status| status.changed_at),
         })
@@ -193,6 +197,11 @@ impl Seen {
 
     fn going(&self) -> bool {
         self.asked == Run::Gone
+    }
+
+    /// Whether it has a place in its zone, as far as that has said.
+    pub(super) fn placed(&self) -> bool {
+        self.node.is_some() || !matches!(self.phase, Phase::Pending | Phase::Exited | Phase::Stopped)
     }
 
     fn well(&self) -> bool {

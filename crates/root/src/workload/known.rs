@@ -1,5 +1,5 @@
-//! What the zones must be asked for: the nodes that daemons may stand on, and what those use that
-//! scale by themselves. Asked only where a workload needs it.
+//! What the zones must be asked for: the nodes that daemons may stand on or that somebody prefers, and what those use
+//! that scale by themselves. Asked only where a workload needs it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use model::exchange::{Ask, InstanceUsage, NodeReport};
-use model::{
-    Error, InstanceId, InstanceSpec, LatencyTerm, Mode, PlaceMode, Result, Timestamp, WorkloadId,
-    WorkloadSpec, ZoneId,
-};
+use model::{Error, InstanceId, Mode, Name, PlaceMode, Result, Timestamp, WorkloadId, WorkloadSpec, ZoneId};
 use work::Wake;
 
 use super::core::{Node, Seen, Usage};
-use super::record::Pin;
+use super::nodes;
 use crate::cloud::{Cloud, Shared};
 use crate::ops::instance_ask::{ASK_TIMEOUT, late, read};
 use crate::state::{Row, Snapshot};
@@ -43,6 +40,8 @@ pub struct Known {
 #[derive(Default)]
 struct Inner {
     daemons: BTreeSet<WorkloadId>,
+    /// Those that would rather be on some node.
+    wishing: BTreeSet<WorkloadId>,
     scaling: BTreeSet<WorkloadId>,
     zones: BTreeMap<ZoneId, ZoneNodes>,
     usage: HashMap<WorkloadId, Usage>,
@@ -77,6 +76,7 @@ impl Known {
     pub fn forget(&self, id: &WorkloadId) {
         let mut inner = self.inner();
         inner.daemons.remove(id);
+        inner.wishing.remove(id);
         inner.scaling.remove(id);
         inner.usage.remove(id);
     }
@@ -86,6 +86,10 @@ impl Known {
         let mut inner = self.inner();
         if spec.mode == Mode::Daemon {
             inner.daemons.insert(id.clone());
+        }
+        match nodes::is_wished(&spec.instance) {
+            true => drop(inner.wishing.insert(id.clone())),
+            false => drop(inner.wishing.remove(id)),
         }
         match spec.autoscale {
             Some(_) => drop(inner.scaling.insert(id.clone())),
@@ -105,32 +109,38 @@ impl Known {
         record: &WorkloadRecord,
         instances: &[Seen],
     ) -> Option<Vec<Node>> {
-        let inner = self.inner();
-        let mut nodes = Vec::new();
-        for zone in snapshot.zones.values().filter(|zone| zone_fits(zone, &record.spec.instance)) {
+        let (inner, spec) = (self.inner(), &record.spec.instance);
+        let mut all = Vec::new();
+        for zone in snapshot.zones.values().filter(|zone| nodes::zone_fits(zone, spec)) {
             match inner.zones.get(&zone.id) {
                 Some(ZoneNodes { nodes: Some(reports), .. }) => {
-                    let fitting = reports.iter().filter(|node| node_fits(zone, node, &record.spec.instance));
-                    nodes.extend(fitting.map(|node| Node {
-                        pin: Pin { zone: zone.name.clone(), node: node.facts.name.clone() },
-                        alive: node.alive,
-                        open: node.mode == PlaceMode::Open && zone.mode == PlaceMode::Open,
-                    }));
+                    all.extend(nodes::told(zone, reports, spec, instances));
                 }
                 None if !cloud.tree.zone_lapsed(&zone.id) => return None,
-                // Of a zone that does not answer, what stands there stays.
-                _ => {
-                    let there = instances.iter().filter_map(|seen| seen.pin.as_ref());
-                    let pins: BTreeSet<&Pin> = there.filter(|pin| pin.zone == zone.name).collect();
-                    nodes.extend(pins.into_iter().map(|pin| Node {
-                        pin: pin.clone(),
-                        alive: false,
-                        open: false,
-                    }));
-                }
+                _ => all.extend(nodes::silent(zone, instances)),
             }
         }
-        Some(nodes)
+        Some(all)
+    }
+
+    /// Whether every zone that is there was asked for its nodes.
+    pub fn asked(&self, cloud: &Cloud, snapshot: &Snapshot) -> bool {
+        let inner = self.inner();
+        snapshot.zones.keys().all(|id| inner.zones.contains_key(id) || !cloud.tree.zone_live(id))
+    }
+
+    /// The zones that have a node of this name or id which takes instances, as far as they said.
+    pub fn zones_with(&self, snapshot: &Snapshot, node: &str) -> Vec<Name> {
+        let inner = self.inner();
+        let is_it = |report: &NodeReport| {
+            let named = report.facts.name.as_str() == node || report.id == node;
+            named && report.alive && report.mode == PlaceMode::Open
+        };
+        let has = |zone: &&Row<ZoneRecord>| {
+            let known = inner.zones.get(&zone.id).and_then(|known| known.nodes.as_ref());
+            known.is_some_and(|reports| reports.iter().any(is_it))
+        };
+        snapshot.zones.values().filter(has).map(|zone| zone.name.clone()).collect()
     }
 
     /// Asks, for ever.
@@ -143,8 +153,11 @@ impl Known {
     }
 
     async fn nodes_ask(&self, cloud: &Cloud) {
-        if self.inner().daemons.is_empty() {
-            return;
+        {
+            let inner = self.inner();
+            if inner.daemons.is_empty() && inner.wishing.is_empty() {
+                return;
+            }
         }
         let (snapshot, now) = (cloud.state.snapshot(), cloud.steady());
         self.inner().zones.retain(|id, _| snapshot.zones.contains_key(id));
@@ -281,33 +294,4 @@ fn mean(
         memory_percent: mean(memory),
         at,
     })
-}
-
-fn zone_fits(zone: &ZoneRecord, spec: &InstanceSpec) -> bool {
-    let wanted = spec.constraints.zone.as_deref();
-    wanted.is_none_or(|wanted| wanted == zone.name.as_str() || wanted == zone.id.as_str())
-}
-
-/// Whether a node is of the kind that a daemon belongs on; whether there is room is not asked.
-fn node_fits(zone: &ZoneRecord, node: &NodeReport, spec: &InstanceSpec) -> bool {
-    let (facts, constraints) = (&node.facts, &spec.constraints);
-    let has = |(key, value): (&String, &String)| facts.labels.get(key).is_some_and(|all| all.contains(value));
-    let area = facts.area.or(zone.facts.as_ref().and_then(|facts| facts.area));
-    let inside = constraints
-        .area
-        .as_ref()
-        .filter(|term| term.required)
-        .is_none_or(|term| area.is_some_and(|area| term.area().touches(&area)));
-    let near = |term: &LatencyTerm| match &term.place {
-        Some(place) => {
-            facts.legs.get(place).is_some_and(|leg| leg.min_us <= term.max_ms.saturating_mul(1000))
-        }
-        None => true,
-    };
-    inside
-        && constraints.latency.iter().filter(|term| term.required).all(near)
-        && constraints.node.as_deref().is_none_or(|name| name == facts.name.as_str())
-        && constraints.arch.is_none_or(|arch| facts.archs.contains(&arch))
-        && facts.runtimes.contains(&spec.runtime)
-        && constraints.node_labels.iter().all(has)
 }

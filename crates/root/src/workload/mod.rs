@@ -3,7 +3,7 @@
 //! ```text
 //!  state's feed ─▶ board (what to look at, and when) ─▶ core::step (decides) ─▶ commit (one transaction)
 //!  clock ─────────▶                                         ▲
-//!  zones ─▶ known (nodes of daemons, use of what scales) ───┘
+//!  zones ─▶ known (nodes, use of what scales) ──────────────┘
 //! ```
 //! Only workloads are looked at whose instances, wishes or places changed, or whose time came. A plan
 //! is committed if the workload is still as it was looked at; otherwise it is looked at again.
@@ -13,6 +13,7 @@ mod clock;
 mod commit;
 pub mod core;
 mod known;
+mod nodes;
 pub mod record;
 
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use crate::duty::{self, Fence};
 const AT_ONCE: usize = 16;
 /// The longest sleep.
 const TICK_MAX: Duration = Duration::from_secs(5);
-/// Pause after something could not be committed.
+/// Pause after something could not be committed, or while a zone is asked.
 const RETRY_MS: i64 = 200;
 /// A workload of so many instances rests for a millisecond after each look.
 const INSTANCES_PER_MS: usize = 50;
@@ -115,6 +116,11 @@ impl Controller {
             return (Next::Changed, 0);
         };
         self.known.interest(id, &row.spec);
+        // Where a preferred node is matters to which zone is chosen for what is made now.
+        let wished = snapshot.zones.len() > 1 && nodes::is_wished(&row.spec.instance);
+        if wished && !self.known.asked(&self.cloud, &snapshot) {
+            return (Next::At(self.cloud.now().plus_ms(RETRY_MS)), 0);
+        }
         let members = snapshot.members.get(id);
         let instances: Vec<Seen> =
             members.into_iter().flat_map(|all| all.values()).filter_map(|e| Seen::of(&snapshot, e)).collect();

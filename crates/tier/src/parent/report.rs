@@ -141,7 +141,28 @@ impl Parent {
         }
         // One that came back as somebody new has the name of the one that is lost.
         let found = self.children.iter().filter(|(_, state)| state.is_called(name));
-        found.max_by_key(|(_, state)| state.alive).map(|(id, _)| id.clone())
+        let found = found.max_by_key(|(_, state)| state.alive);
+        let unheard = || self.children.iter().find(|(_, state)| self.unheard(state) == Some(name));
+        found.or_else(unheard).map(|(id, _)| id.clone())
+    }
+
+    /// The name by which instances are pinned to a child that has not said yet who it is.
+    fn unheard<'a>(&self, state: &'a super::ChildState) -> Option<&'a str> {
+        // What is pinned in a zone is pinned to a node of it.
+        if state.facts.is_some() || self.config.children_are_zones {
+            return None;
+        }
+        state.outbox.iter().find_map(|held| held.spec.constraints.node.as_deref())
+    }
+
+    /// What stands for the facts of a child that was lost before it said who it is, because this parent began anew
+    /// meanwhile. It stands for no node, and is told of so that it can be removed.
+    fn facts_unheard(&self, id: &ChildId, state: &super::ChildState) -> Option<Facts> {
+        if state.alive || self.config.children_are_zones {
+            return None;
+        }
+        let name = self.unheard(state).unwrap_or(id.as_str()).parse().ok()?;
+        Some(Facts { nodes: 0, ..Facts::new(name, "") })
     }
 
     /// Whether a child of this name lives, and is not about to come back as somebody else.
@@ -153,10 +174,10 @@ impl Parent {
         self.children.keys()
     }
 
-    /// All children that have said who they are.
+    /// All children that have said who they are, or are lost.
     pub fn reports(&self) -> Vec<ChildStatus> {
         let report = |(id, state): (&ChildId, &super::ChildState)| {
-            let mut facts = self.facts_of(state)?;
+            let mut facts = self.facts_of(state).or_else(|| self.facts_unheard(id, state))?;
             facts.cordoned |= state.mode != PlaceMode::Open;
             Some(NodeReport {
                 id: id.to_string(),

@@ -452,6 +452,27 @@ fn a_child_that_gives_up_what_it_should_hold_loses_it() {
 }
 
 #[test]
+fn a_child_that_a_new_parent_never_heard_is_told_of_once_it_is_lost() {
+    let mut parent = parent();
+    let (held, empty) = (model::ChildId::from("id-1"), model::ChildId::from("id-2"));
+    parent.child_add(held.clone(), None, START);
+    parent.child_add(empty.clone(), None, START);
+    let pinned = with(assignment(1, Run::Running), |spec| spec.constraints.node = Some("n1".to_owned()));
+    let place = tier::Place { child: held.clone(), generation: pinned.generation };
+    parent.restore(pinned.clone(), Some(place), pinned.generation);
+    assert!(parent.reports().is_empty(), "they may be heard yet");
+    pass(&mut parent, START, LEASE_MS, &[]);
+    assert_eq!(phase(&parent, &pinned.id), Phase::Lost);
+    let told: Vec<_> = parent.reports().into_iter().map(|report| (report.facts, report.alive)).collect();
+    let told: Vec<_> = told.iter().map(|(facts, alive)| (facts.name.as_str(), facts.nodes, *alive)).collect();
+    assert_eq!(told, [("n1", 0, false), ("id-2", 0, false)], "by the name that is asked for, or by id");
+    assert_eq!(parent.child_by_name("n1"), Some(held.clone()));
+    parent.child_remove(&held);
+    assert_eq!(phase(&parent, &pinned.id), Phase::Pending);
+    assert!(parent.child_by_name("n1").is_none());
+}
+
+#[test]
 fn the_aggregate_has_the_ways_and_the_area_of_its_nodes() {
     let mut parent = parent();
     for (name, zone_us, city_us, latitude) in [("n1", 500, 4_000, 48.0), ("n2", 900, 9_000, 49.0)] {

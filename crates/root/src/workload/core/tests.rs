@@ -11,6 +11,7 @@ use crate::workload::record::{self, By, record_new};
 const SEEDS: u64 = 150;
 const NODES: u64 = 5;
 
+mod daemons;
 mod terms;
 
 struct Dice(u64);
