@@ -69,6 +69,12 @@ pub struct Usage {
     /// Bytes in buckets, those of all versions and of open uploads among them, as the quota counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_bytes: Option<Bytes>,
+    /// Clusters that are made or being made.
+    #[serde(default)]
+    pub clusters: u64,
+    /// Machines of all clusters together, as the quota counts them.
+    #[serde(default)]
+    pub cluster_machines: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

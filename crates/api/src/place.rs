@@ -141,6 +141,32 @@ pub struct NodeLabels {
     pub unset: Vec<String>,
 }
 
+impl NodeLabels {
+    /// What became of a node's labels, in one line: one of the node's own configuration stays when it is removed here.
+    pub fn outcome(&self, before: &Facts, after: &Facts) -> String {
+        let value = |facts: &Facts, key: &String| facts.labels.get(key).map(|values| values.join(","));
+        let set: Vec<String> = self.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let (mut removed, mut rest) = (Vec::new(), Vec::new());
+        for key in &self.unset {
+            match (value(before, key), value(after, key)) {
+                (None, None) => rest.push(format!("there was no label {key}")),
+                (Some(_), None) => removed.push(key.clone()),
+                (Some(old), Some(new)) if old != new => {
+                    removed.push(format!("{key}={old}"));
+                    rest.push(format!("{key}={new} of the node's own configuration counts again"));
+                }
+                (_, Some(new)) => {
+                    rest.push(format!("{key}={new} stays: it is in the node's own configuration"));
+                }
+            }
+        }
+        let verbs = [("set", set), ("removed", removed)].into_iter();
+        let said = verbs.filter(|(_, what)| !what.is_empty());
+        let said = said.map(|(verb, what)| format!("{verb} {}", what.join(" ")));
+        said.chain(rest).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// One of the root servers of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Server {
@@ -237,4 +263,45 @@ pub struct Enrolment {
     /// The broker of the zone that a node joins.
     #[serde(default)]
     pub broker: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(labels: &[(&str, &str)]) -> Facts {
+        let values = |value: &str| vec![value.to_owned()];
+        Facts {
+            version: String::new(),
+            nodes: 1,
+            archs: Vec::new(),
+            runtimes: Vec::new(),
+            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), values(value))).collect(),
+            capacity: Resources::default(),
+            free: None,
+            largest: None,
+            gpus: Vec::new(),
+            cordoned: false,
+            area: None,
+            legs: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_not_removed_is_not_called_removed() {
+        let before = facts(&[("disk", "ssd"), ("rack", "4"), ("row", "b")]);
+        let after = facts(&[("disk", "ssd"), ("row", "a"), ("new", "x")]);
+        let labels = |unset: &[&str]| NodeLabels {
+            set: [("new".to_owned(), "x".to_owned())].into(),
+            unset: unset.iter().map(|key| (*key).to_owned()).collect(),
+        };
+        for (unset, expect) in [
+            (&["rack"][..], "set new=x, removed rack"),
+            (&["disk"], "set new=x, disk=ssd stays: it is in the node's own configuration"),
+            (&["none"], "set new=x, there was no label none"),
+            (&["row"], "set new=x, removed row=b, row=a of the node's own configuration counts again"),
+        ] {
+            assert_eq!(labels(unset).outcome(&before, &after), expect);
+        }
+    }
 }

@@ -64,10 +64,22 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
         for name in context_forget(&data).unwrap_or_default() {
             note(format!("the context '{name}' of the command line is forgotten"));
         }
-        std::fs::remove_dir_all(&data).with_context(|| format!("cannot delete {}", data.display()))?;
-        note(format!("{} is deleted", data.display()));
+        note(folder_purge(&data)?);
     }
     Ok(())
+}
+
+/// Deletes the folder; where a disk is mounted, what is on it.
+fn folder_purge(data: &Path) -> anyhow::Result<String> {
+    let error = match std::fs::remove_dir_all(data) {
+        Ok(()) => return Ok(format!("{} is deleted", data.display())),
+        Err(error) => error,
+    };
+    let emptied = || std::fs::read_dir(data).is_ok_and(|mut left| left.next().is_none());
+    if error.kind() == std::io::ErrorKind::ResourceBusy && emptied() {
+        return Ok(format!("{} is empty; the folder stays, because a disk is mounted there", data.display()));
+    }
+    Err(error).with_context(|| format!("cannot delete {}", data.display()))
 }
 
 fn stopped(data: &Path) -> anyhow::Result<std::fs::File> {

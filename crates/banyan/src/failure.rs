@@ -56,6 +56,15 @@ impl Failure {
         self
     }
 
+    /// That nothing was done to the others of `count` things, because one of them cannot be found.
+    #[must_use]
+    pub fn all_or_none(mut self, count: usize, done: &str) -> Self {
+        if count > 1 {
+            self.details.insert(0, format!("nothing was {done}"));
+        }
+        self
+    }
+
     /// One failure is returned as it is; several become one, and `what` says what they have in common.
     pub fn of_many(mut failures: Vec<Self>, what: &str) -> Result<()> {
         match failures.len() {
@@ -116,10 +125,13 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl From<model::Error> for Failure {
-    fn from(error: model::Error) -> Self {
-        let mut failure = Self::new(error.message);
+    fn from(mut error: model::Error) -> Self {
+        let mut failure = Self::new(std::mem::take(&mut error.message));
         failure.place = error.field;
         failure.hint = error.hint;
+        // What clashes may be in the reason already.
+        let said = |fault: &model::Fault| fault.field.is_none() && failure.message.contains(&fault.message);
+        error.more.retain(|fault| !said(fault));
         if !error.more.is_empty() {
             let count = error.more.len();
             let what = if count == 1 { "another thing is wrong:" } else { "other things are wrong:" };

@@ -29,6 +29,9 @@ use std::time::Duration;
 
 use clap::FromArgMatches;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use failure::{Failure, colour_wanted};
 
@@ -101,5 +104,17 @@ fn log_start(role: bool) {
         EnvFilter::new(quiet(default))
     });
     let colour = colour_wanted(std::io::stderr().is_terminal());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .finish();
+    // Where the broker is taken down on purpose, nobody need hear from those who miss it.
+    let wanted = dynamic_filter_fn(|line, _| !(stop::ending() && of_broker(line.target())));
+    lines.with(wanted).init();
+}
+
+/// Whether a line comes from the broker or from those who talk to it.
+fn of_broker(target: &str) -> bool {
+    ["link::mqtt", "rmqtt", "rumqtt"].iter().any(|own| target.starts_with(own))
 }

@@ -1,5 +1,15 @@
 //! When a role is told to end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set once the process was told to end.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is on its way out, so that its own parts lose each other.
+pub fn ending() -> bool {
+    ENDING.load(Ordering::Relaxed)
+}
+
 /// Ctrl-C or a polite kill.
 pub struct Stop {
     interrupt: tokio::signal::unix::Signal,
@@ -17,5 +27,6 @@ impl Stop {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
+        ENDING.store(true, Ordering::Relaxed);
     }
 }

@@ -72,16 +72,22 @@ pub fn secret(prompt: &str) -> Result<String> {
         }
         false => None,
     };
+    let hidden_before = hidden.is_some();
     let mut line = String::new();
     let read = input.lock().read_line(&mut line);
-    if hidden.is_some() {
+    if hidden_before {
         drop(hidden);
         let _ = writeln!(std::io::stderr());
     }
     read.map_err(|error| Failure::new(format!("cannot read the {prompt}: {error}")))?;
     let secret = line.trim_end_matches(['\n', '\r']).to_owned();
     if secret.is_empty() {
-        return Err(Failure::new(format!("the {prompt} is empty")));
+        let failure = Failure::new(format!("the {prompt} is empty"));
+        // Without a terminal nobody was asked.
+        return Err(match hidden_before {
+            true => failure,
+            false => failure.hint("without a terminal it is read from standard input, as one line"),
+        });
     }
     Ok(secret)
 }

@@ -230,6 +230,19 @@ fn colour_stays_out_of_pipes() {
 }
 
 #[test]
+fn what_takes_away_is_not_offered_to_what_is_made() {
+    let cli = Cli::new();
+    let options = ["--unset-env", "--unlabel", "--no-canary", "--no-autoscale"];
+    let (create, update) = (["workload", "create", "--help"], ["workload", "update", "--help"]);
+    let (create, update) = (cli.good(&create), cli.good(&update));
+    for option in options {
+        assert!(!create.contains(option), "{option}: {create}");
+        assert!(update.contains(option), "{option}: {update}");
+    }
+    assert!(!cli.good(&["instance", "create", "--help"]).contains("--unset-env"));
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     let cli = Cli::new();
     let mut child = cli.command(&["completion", "zsh"]);

@@ -268,7 +268,8 @@ pub fn unknown_field(field: &str, known: &[&str]) -> String {
         (Some(near), _) => format!("there is no field '{field_shown}' here; did you mean '{near}'?"),
         (None, true) => format!("there is no field '{field_shown}' here"),
         (None, false) => {
-            format!("there is no field '{field_shown}' here; there are {}", listed(known, "and"))
+            let are = if known.len() == 1 { "is only" } else { "are" };
+            format!("there is no field '{field_shown}' here; there {are} {}", listed(known, "and"))
         }
     }
 }

@@ -62,7 +62,8 @@ impl Leases {
                     file.leases.len(),
                     file.subnet
                 ))
-                .hint("keep the subnet, or remove the file when no instance runs any more"));
+                .hint("another network of this host has that subnet (see: ip route show table all): free it, or, when no instance of this \
+                 node runs any more, remove the file"));
             }
             _ => empty,
         };

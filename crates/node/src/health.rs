@@ -57,6 +57,8 @@ impl Drop for HealthWatch {
 
 /// The first probe comes so soon after the start.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// What has not passed after this is told to have not, with what the check met; before, it is just starting.
+const QUIET: Duration = Duration::from_secs(2);
 
 struct Prober {
     shared: Arc<Shared>,
@@ -70,14 +72,26 @@ impl Prober {
         let interval = Duration::from_millis(self.check.interval_ms);
         // Until the first interval is over it is tried often, so that what is ready soon is seen soon;
         // failures count from then on, or from the end of the grace.
-        let grace_ends = Instant::now() + interval.max(Duration::from_millis(self.check.grace_ms));
+        let began = Instant::now();
+        let grace_ends = began + interval.max(Duration::from_millis(self.check.grace_ms));
         let mut health = Health::Starting;
+        let mut told: Option<String> = None;
         let mut failures = 0;
         let mut pause = FIRST_PAUSE.min(interval);
         loop {
             tokio::time::sleep(pause).await;
             pause = if health == Health::Starting { (pause * 2).min(interval) } else { interval };
             let result = self.probe().await;
+            if let Err(reason) = &result
+                && health == Health::Starting
+                && began.elapsed() >= QUIET
+                && told.as_ref() != Some(reason)
+            {
+                told = Some(reason.clone());
+                if changes.send(HealthChange { health, reason: reason.clone() }).await.is_err() {
+                    return;
+                }
+            }
             let next = match &result {
                 Ok(()) => {
                     failures = 0;

@@ -194,14 +194,30 @@ impl ZoneService {
     /// Joins root's stream to one that the node opens.
     async fn pass_on(&self, instance: InstanceId, ask: Ask, stream: ByteStream) {
         let node = self.core().node_of(&instance);
-        let opened = match node {
-            Some(node) => self.calls().call(&node, ask).await,
+        let opened = match &node {
+            Some(node) => self.calls().call(node, ask).await,
             None => Err(Error::unavailable("the instance is on no node now")),
         };
         match opened {
             Ok(below) => link::pipe(stream, below).await,
-            Err(error) => drop(stream.send(Frame::Error(error.message)).await),
+            Err(error) => {
+                let message = match &node {
+                    Some(node) => self.with_name(node, error.message),
+                    None => error.message,
+                };
+                drop(stream.send(Frame::Error(message)).await);
+            }
         }
+    }
+
+    /// The link knows nodes by their ids, people by their names.
+    fn with_name(&self, node: &ChildId, message: String) -> String {
+        let reports = self.core().nodes();
+        let report = reports.iter().find(|report| report.id == node.as_str());
+        report.map_or_else(
+            || message.clone(),
+            |report| message.replace(node.as_str(), &format!("node {}", report.facts.name)),
+        )
     }
 }
 

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::manifest::AppSpec;
 use crate::output::progress::Progress;
 use crate::output::table::{Column, render, terminal_width};
-use crate::output::text::{age_now, pair};
+use crate::output::text::{age_now, pair, plural};
 use crate::output::{self, Format, data, note};
 use crate::session::{Session, all};
 
@@ -167,7 +167,8 @@ async fn delete(session: &Session, apps: &[String], waiting: &Waiting, dry_run: 
     let client = &session.client;
     let mut found = Vec::new();
     for app in apps {
-        found.push(find(client, app).await?);
+        let one = find(client, app).await;
+        found.push(one.map_err(|failure| failure.all_or_none(apps.len(), "deleted"))?);
     }
     for app in &found {
         if dry_run {
@@ -209,12 +210,14 @@ pub async fn wait_gone(client: &Client, name: &str, timeout: Duration) -> Result
             Err(error) if error.kind == ErrorKind::Unavailable && Instant::now() < deadline => 0,
             Err(error) => return Err(error.into()),
         };
-        progress.now(&format!("deleting, {left} workloads left"));
+        progress.now(&format!("deleting, {} left", plural(left as u64, "workload")));
         if Instant::now() >= deadline {
             progress.clear();
             let waited = timeout.as_secs();
-            return Err(Failure::new(format!("app {name} is still being deleted after {waited}s"))
-                .hint(format!("banyan app get {name}   or   banyan workload list --app {name}")));
+            return Err(Failure::new(format!(
+                "the wait for app {name} ended after {waited}s; it is still being deleted"
+            ))
+            .hint(format!("banyan app get {name}   or   banyan workload list --app {name}")));
         }
         tokio::time::sleep(POLL).await;
     }

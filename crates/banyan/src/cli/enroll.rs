@@ -1,7 +1,7 @@
 //! `banyan enroll zone|node|provisioner`: a one-time token, for operators, and the file that the newcomer needs;
 //! `banyan enroll list|revoke`: the tokens that are out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use api::{EnrolRole, Enrolment, EnrolmentCreate, EnrolmentToken, ListQuery};
 use clap::{Args, ValueEnum};
 use link::hosts::host_is_loopback;
 
+use super::node::zones_away;
 use crate::failure::{Failure, Result};
 use crate::output::table::Column;
 use crate::output::{self, Format, data, note};
@@ -65,13 +66,27 @@ pub struct Arguments {
 
 pub async fn run(session: &Session, args: Arguments) -> Result<()> {
     let role = match (args.role, &args.id) {
+        (Role::Revoke, Some(id)) if id.is_empty() => {
+            return Err(Failure::new("an empty text is no token").hint("see them with: banyan enroll list"));
+        }
         (Role::Revoke, Some(id)) => {
             session.client.enrolment_revoke(id).await?;
             note(format!("token {id}: revoked"));
             return Ok(());
         }
         (Role::List, None) => {
-            return output::list(session.format, &session.client.enrolment_list().await?, &COLUMNS);
+            let mut tokens = session.client.enrolment_list().await?;
+            for away in zones_away(session).await {
+                note(format!("zone {away} is not connected: its tokens are not listed"));
+            }
+            if matches!(session.format, Format::Table | Format::Wide) {
+                let names = users(session, &tokens).await;
+                for token in &mut tokens {
+                    let name = token.used_by.as_ref().and_then(|id| names.get(id)).cloned();
+                    token.used_by = name.or(token.used_by.take());
+                }
+            }
+            return output::list(session.format, &tokens, &COLUMNS);
         }
         (Role::Zone, None) => EnrolRole::Zone,
         (Role::Node, None) => EnrolRole::Node,
@@ -107,6 +122,26 @@ const COLUMNS: [Column<EnrolmentToken>; 5] = [
     Column::new("UNTIL", |token| token.expires_at.to_string()),
     Column::new("USED BY", |token| token.used_by.clone().unwrap_or_default()),
 ];
+
+/// The names of those who joined with these tokens, by id, as far as root knows them.
+async fn users(session: &Session, tokens: &[EnrolmentToken]) -> BTreeMap<String, String> {
+    let client = &session.client;
+    let used = |role: EnrolRole| tokens.iter().any(|token| token.role == role && token.used_by.is_some());
+    let mut names = BTreeMap::new();
+    if used(EnrolRole::Zone) {
+        let zones = all(ListQuery::new(), None, |query| async move { client.zone_list(&query).await }).await;
+        names.extend(zones.unwrap_or_default().into_iter().map(|z| (z.id.to_string(), z.name.to_string())));
+    }
+    if used(EnrolRole::Node) {
+        let nodes = all(ListQuery::new(), None, |query| async move { client.node_list(&query).await }).await;
+        names.extend(nodes.unwrap_or_default().into_iter().map(|node| (node.id, node.name.to_string())));
+    }
+    if used(EnrolRole::Provisioner) {
+        let found = client.provisioner_list().await.unwrap_or_default();
+        names.extend(found.into_iter().map(|one| (one.id.to_string(), one.name.to_string())));
+    }
+    names
+}
 
 /// The names that are taken among the newcomer's kind, as far as root knows; nothing when it cannot say.
 async fn taken(session: &Session, role: EnrolRole) -> Option<BTreeSet<String>> {
@@ -213,7 +248,8 @@ fn paste(enrolment: &Enrolment, hosts: &[String], free: &Free) -> String {
         (EnrolRole::Zone, false) => {
             let names: Vec<String> = hosts.iter().map(|host| format!("\"{host}\"")).collect();
             let names = if names.is_empty() { "\"HOST\"".to_owned() } else { names.join(", ") };
-            lines.push(format!("names = [{names}]         # how nodes reach that machine"));
+            let how = if hosts.is_empty() { "instead of HOST, how" } else { "how" };
+            lines.push(format!("names = [{names}]         # {how} nodes reach that machine"));
         }
         (EnrolRole::Node, true) => lines.extend([
             format!("bridge = \"{bridge}\"         # free on this machine when this was printed"),

@@ -122,7 +122,7 @@ pub struct Waiting {
     /// Return as soon as the cloud has taken the order.
     #[arg(long, help_heading = "Waiting")]
     no_wait: bool,
-    /// Longest to wait, such as 90s or 5m [default: 2m, of a workload as long as its own deadline].
+    /// Longest to wait, such as 90s or 5m [default: 2m, of a workload as long as its own deadline, of a cluster 1h].
     #[arg(long, value_name = "TIME", value_parser = parse::duration, help_heading = "Waiting")]
     timeout: Option<Duration>,
 }

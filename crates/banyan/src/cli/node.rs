@@ -54,7 +54,7 @@ These labels stand beside those of the node's own configuration and win over the
 
 Examples:
   banyan node label n1 disk=ssd rack=4
-  banyan node label n1 rack-                 removes the label";
+  banyan node label n1 rack-                 removes the label; one of the node's own configuration stays";
 
 #[derive(Subcommand)]
 enum Verb {
@@ -161,19 +161,24 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         Verb::List { zone } => {
             let query = zone.iter().fold(ListQuery::new(), |query, zone| query.with("zone", zone));
             let nodes = all(query, None, |query| async move { client.node_list(&query).await }).await?;
+            for away in
+                zones_away(session).await.iter().filter(|away| zone.as_ref().is_none_or(|z| z == *away))
+            {
+                note(format!("zone {away} is not connected: its nodes are not listed"));
+            }
             output::list(session.format, &nodes, &COLUMNS)
         }
         Verb::Get(one) => {
-            show(session, &client.node_get(&resolve(session, &one).await?).await.map_err(missing)?)
+            show(session, &known(session, client.node_get(&resolve(session, &one).await?).await).await?)
         }
         Verb::Cordon(one) => mode(session, &one, PlaceMode::Cordoned).await,
         Verb::Uncordon(one) | Verb::Resume(one) => mode(session, &one, PlaceMode::Open).await,
         Verb::Drain { one, drain } => empty(session, &one, PlaceMode::Draining, &drain).await,
         Verb::Maintenance { one, drain } => empty(session, &one, PlaceMode::Maintenance, &drain).await,
         Verb::Remove { one, remove } => {
-            let node = client.node_get(&resolve(session, &one).await?).await.map_err(missing)?;
+            let node = known(session, client.node_get(&resolve(session, &one).await?).await).await?;
             place::remove_confirmed(&format!("node {}", node.name), &remove)?;
-            client.node_remove(&node.id, remove.force).await.map_err(missing)?;
+            known(session, client.node_remove(&node.id, remove.force).await).await?;
             let pinned: Vec<_> =
                 node.remaining.iter().filter(|one| one.pinned).map(|one| &one.name).collect();
             let ended = match pinned.len() {
@@ -186,13 +191,14 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         Verb::Label { one, labels } => {
             let labels = labels_parse(&labels)?;
             let name = resolve(session, &one).await?;
-            let node = client.node_labels(&name, &labels).await.map_err(missing)?;
-            let line = format!("node {}: {}", node.name, labels_words(&labels));
+            let before = known(session, client.node_get(&name).await).await?;
+            let node = known(session, client.node_labels(&before.id, &labels).await).await?;
+            let line = format!("node {}: {}", node.name, labels.outcome(&before.facts, &node.facts));
             output::changed(session.format, &node, node.name.as_str(), &line)
         }
         Verb::History { one, past } => {
             let name = resolve(session, &one).await?;
-            let samples = client.node_history(&name, Some(past.since())).await.map_err(missing)?;
+            let samples = known(session, client.node_history(&name, Some(past.since())).await).await?;
             place::history(session, &format!("node {}", one.node), &samples)
         }
     }
@@ -219,18 +225,37 @@ fn labels_parse(words: &[String]) -> Result<NodeLabels> {
     Ok(labels)
 }
 
-/// What was set and what was removed, in one line.
-fn labels_words(labels: &NodeLabels) -> String {
-    let set = labels.set.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>();
-    let parts = [("set", set.join(" ")), ("removed", labels.unset.join(" "))];
-    let said = parts.into_iter().filter(|(_, what)| !what.is_empty());
-    said.map(|(verb, what)| format!("{verb} {what}")).collect::<Vec<_>>().join(", ")
-}
-
-fn missing(error: model::Error) -> Failure {
+/// The answer about a node; where there is none, what may be the reason.
+async fn known<T>(session: &Session, answer: model::Result<T>) -> Result<T> {
+    let error = match answer {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
+    };
     let not_found = error.kind == model::ErrorKind::NotFound;
     let failure = Failure::from(error);
-    if not_found { failure.or_hint("see the nodes with: banyan node list") } else { failure }
+    if !not_found {
+        return Err(failure);
+    }
+    let away = zones_away(session).await;
+    Err(match away.len() {
+        0 => failure.or_hint("see the nodes with: banyan node list"),
+        1 => failure.hint(format!(
+            "it may be in zone {}, which is not connected: its nodes are not known now",
+            away[0]
+        )),
+        _ => failure.hint(format!(
+            "it may be in one of the zones {}, which are not connected: their nodes are not known now",
+            away.join(", ")
+        )),
+    })
+}
+
+/// Zones that are not connected; none where that cannot be found out.
+pub async fn zones_away(session: &Session) -> Vec<String> {
+    let client = &session.client;
+    let zones = all(ListQuery::new(), None, |query| async move { client.zone_list(&query).await }).await;
+    let away = zones.unwrap_or_default().into_iter().filter(|zone| !zone.live);
+    away.map(|zone| zone.name.to_string()).collect()
 }
 
 /// What the server knows the node by: its name, or its id where that says more.
@@ -246,7 +271,7 @@ async fn resolve(session: &Session, One { node, zone }: &One) -> Result<String> 
 
 async fn mode(session: &Session, one: &One, mode: PlaceMode) -> Result<()> {
     let name = resolve(session, one).await?;
-    let node = session.client.node_mode(&name, mode, false).await.map_err(missing)?;
+    let node = known(session, session.client.node_mode(&name, mode, false).await).await?;
     let takes = if mode == PlaceMode::Open { "takes new instances" } else { "takes no new instances" };
     let line = format!("node {}: {takes}", node.name);
     output::changed(session.format, &node, node.name.as_str(), &line)
@@ -256,7 +281,7 @@ async fn mode(session: &Session, one: &One, mode: PlaceMode) -> Result<()> {
 async fn empty(session: &Session, one: &One, mode: PlaceMode, drain: &Draining) -> Result<()> {
     let client = &session.client;
     let name = resolve(session, one).await?;
-    let node = client.node_mode(&name, mode, drain.force).await.map_err(missing)?;
+    let node = known(session, client.node_mode(&name, mode, drain.force).await).await?;
     let id = node.id.as_str();
     let look = || async move {
         let node = client.node_get(id).await?;
@@ -339,7 +364,6 @@ mod tests {
         assert_eq!(labels.set["disk"], "ssd");
         assert_eq!(labels.set["note"], "a-b=");
         assert_eq!(labels.unset, ["rack"]);
-        assert_eq!(labels_words(&labels), "set disk=ssd note=a-b=, removed rack");
         assert!(labels_parse(&["disk".to_owned()]).is_err());
         let twice = ["disk=ssd", "disk=hdd"].map(str::to_owned);
         assert!(labels_parse(&twice).is_err(), "one of them would win by accident");

@@ -9,6 +9,7 @@ use crate::failure::Result;
 use crate::output::table::{grid, terminal_width};
 use crate::output::{self, Format, data};
 use crate::session::Session;
+use crate::wait::sentence;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -45,7 +46,7 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
 
 /// The decisions about one instance, as text.
 pub fn page(why: &InstanceWhy, width: Option<u16>) -> String {
-    let mut text = format!("instance {} is {}", why.name, why.phase);
+    let mut text = sentence("instance", why.name.as_str(), &why.phase.to_string());
     if let Some(message) = &why.message {
         text += &format!(": {message}");
     }

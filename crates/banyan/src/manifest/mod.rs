@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 
 use api::AppWorkload;
 use api::read::{from_value, nearest};
-use model::workload::{APP_WORKLOADS_MAX, DESCRIPTION_BYTES_MAX, workload_name_validate};
+use model::name::NAME_MAX;
+use model::workload::{APP_WORKLOADS_MAX, DESCRIPTION_BYTES_MAX, WORKLOAD_NAME_MAX, workload_name_validate};
 use model::{Error, Fault, Faults, InstanceSpec, Name, Quota, Role, WorkloadSpec, shown};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -355,12 +356,22 @@ fn resource(value: &Value, place: &str, folder: &Path) -> model::Result<Resource
     if app.is_some() && kind != "Workload" {
         faults.add("metadata.app", format!("only a Workload belongs to an app, not this {kind}"));
     }
-    let head = faults.keep(head);
+    let head =
+        faults.keep(head.map_err(|error| if kind == "Workload" { workload_name(error) } else { error }));
     let body = faults.keep(body(kind, spec, name.as_ref(), app, folder));
     let (head, body) = faults.finish(head.zip(body))?;
     let _ = (head.kind, head.spec, head.api_version);
     let Metadata { name, tenant, .. } = head.metadata;
     Ok(Resource { name, tenant, body, place: place.to_owned(), translated: false })
+}
+
+/// The names of workloads are shorter than those of other things.
+fn workload_name(mut error: Error) -> Error {
+    if error.field.as_deref() == Some("metadata.name") {
+        let (any, ours) = (format!("1 to {NAME_MAX} "), format!("1 to {WORKLOAD_NAME_MAX} "));
+        error.message = error.message.replace(&any, &ours);
+    }
+    error
 }
 
 fn unknown_kind(kind: &str) -> Error {
@@ -620,7 +631,11 @@ spec: { pids: 0 }
             ),
             "56",
         );
-        bad("kind: Instance\nmetadata: {name: Web}\nspec: {image: x}", "'Web' is not a name");
+        bad("kind: Instance\nmetadata: {name: Web}\nspec: {image: x}", "'Web' is not a name: use 1 to 63");
+        bad(
+            "kind: Workload\nmetadata: {name: Web}\nspec: {instance: {image: x}}",
+            "'Web' is not a name: use 1 to 56",
+        );
         bad("kind: Instance\nspec: {image: x}", "metadata");
         bad("kind: Image\nmetadata: {name: a}\nspec: {}", "either a file or a reference");
         bad("kind: [", "not YAML");

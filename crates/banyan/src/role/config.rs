@@ -21,9 +21,13 @@ use super::gateway::GatewayFile;
 use super::node::{BRIDGE_DEFAULT, CGROUP_DEFAULT, Claims, Marks, NodeOptions, NodeRole};
 use super::provisioner::{ProvisionerOptions, ProvisionerRole, WORKERS_DEFAULT};
 use super::root::{RootOptions, RootRole};
-use super::zone::{ZoneOptions, ZoneRole};
+use super::zone::{ZoneOptions, ZoneRole, joined};
 use crate::output::note;
 use crate::stop::Stop;
+
+/// Where zones come to root, and nodes to their zone, unless said otherwise.
+const ROOT_LINK_PORT: u16 = 7710;
+const ZONE_HTTPS_PORT: u16 = 7720;
 
 /// `banyan root --config FILE`.
 #[derive(Debug, Deserialize)]
@@ -194,13 +198,40 @@ enum OneOrMany {
     Many(Vec<String>),
 }
 
-impl From<OneOrMany> for Parents {
-    fn from(urls: OneOrMany) -> Self {
-        match urls {
-            OneOrMany::One(url) => Self::from(&url),
-            OneOrMany::Many(urls) => Self::from(&urls[..]),
-        }
+/// The addresses of the parent that `field` names, in the form that is needed.
+fn parents(field: &str, urls: OneOrMany, port: u16) -> anyhow::Result<Parents> {
+    let urls = match urls {
+        OneOrMany::One(url) => vec![url],
+        OneOrMany::Many(urls) => urls,
+    };
+    anyhow::ensure!(!urls.is_empty(), "{field} names no address; it must look like https://HOST:{port}");
+    for url in &urls {
+        let host = url.strip_prefix("https://").unwrap_or_default();
+        let plain = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest).trim_end_matches('/');
+        let meant = match plain {
+            "" => format!("https://HOST:{port}"),
+            _ if plain.contains(':') => format!("https://{plain}"),
+            _ => format!("https://{plain}:{port}"),
+        };
+        anyhow::ensure!(
+            !host.is_empty() && !host.starts_with(['/', ':']),
+            "{field} is '{url}', which is no address of a parent; write {field} = \"{meant}\""
+        );
     }
+    Ok(Parents::from(&urls[..]))
+}
+
+/// Stands in the file that `banyan enroll zone` shows, where only who sets the machine up knows what is right.
+const PLACEHOLDER: &str = "HOST";
+
+/// The names of a listener as they are given.
+fn names(given: Vec<String>) -> anyhow::Result<Vec<String>> {
+    anyhow::ensure!(
+        !given.iter().any(|name| name == PLACEHOLDER),
+        "names still has the placeholder {PLACEHOLDER}; write in its place the name or address under which others reach \
+         this machine, such as \"10.0.0.2\""
+    );
+    Ok(with_loopback(given))
 }
 
 fn certificate_valid(seconds: Option<u64>) -> anyhow::Result<Duration> {
@@ -232,10 +263,10 @@ fn rest_default() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 7700))
 }
 fn root_link_default() -> SocketAddr {
-    SocketAddr::from(([0, 0, 0, 0], 7710))
+    SocketAddr::from(([0, 0, 0, 0], ROOT_LINK_PORT))
 }
 fn zone_https_default() -> SocketAddr {
-    SocketAddr::from(([0, 0, 0, 0], 7720))
+    SocketAddr::from(([0, 0, 0, 0], ZONE_HTTPS_PORT))
 }
 fn zone_mqtt_default() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 7721))
@@ -261,8 +292,18 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     toml::from_str(&text).with_context(|| format!("{} is not a configuration for this role", path.display()))
 }
 
-fn token(text: Option<String>) -> anyhow::Result<Option<EnrollToken>> {
-    Ok(text.map(|text| text.parse()).transpose()?)
+/// The token of the file, unless this role has joined already: then it needs none.
+fn token(text: Option<String>, data: &Path) -> anyhow::Result<Option<EnrollToken>> {
+    let Some(text) = text else { return Ok(None) };
+    if joined(data)? {
+        note(format!(
+            "the token in the file is not used: this machine has joined already, as {} says. If its parent does not know it \
+             any more, stop it, delete that folder, and start it with a new token",
+            data.join("identity").display()
+        ));
+        return Ok(None);
+    }
+    Ok(Some(text.parse()?))
 }
 
 fn location(area: Option<Area>) -> anyhow::Result<Option<Area>> {
@@ -298,7 +339,7 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
         admin_renew: !config.shared_store(),
         config,
         link_listen: file.link_listen,
-        link_names: with_loopback(file.names),
+        link_names: names(file.names)?,
         certificate_valid: certificate_valid(file.certificate_valid_s)?,
         admin: file.data.join("admin.json"),
         object: file.object.map(|section| section.config(&file.data)).transpose()?,
@@ -312,19 +353,21 @@ pub async fn root(path: &Path) -> anyhow::Result<()> {
 
 pub async fn zone(path: &Path) -> anyhow::Result<()> {
     let file: ZoneFile = read(path)?;
+    let (root, link_names) = (parents("root", file.root, ROOT_LINK_PORT)?, names(file.names)?);
     let _alone = alone(&file.data)?;
     let mut stop = Stop::new()?;
+    let token = token(file.token, &file.data)?;
     let options = ZoneOptions {
         name: file.name,
         data: file.data,
-        root: file.root.into(),
+        root,
         https_listen: file.https_listen,
         mqtt_listen: file.mqtt_listen,
         broker: file.broker,
-        link_names: with_loopback(file.names),
+        link_names,
         area: location(file.location)?,
     };
-    let zone = ZoneRole::start(options, token(file.token)?, clock()).await?;
+    let zone = ZoneRole::start(options, token, clock()).await?;
     let Doorway { urls, broker } = zone.doorway();
     note(format!(
         "zone is up: nodes come to {} and to the broker at {}",
@@ -338,15 +381,17 @@ pub async fn zone(path: &Path) -> anyhow::Result<()> {
 pub async fn node(path: &Path) -> anyhow::Result<()> {
     let file: NodeFile = read(path)?;
     places_validate(&file.places)?;
+    let zone = parents("zone", file.zone, ZONE_HTTPS_PORT)?;
     crate::up::host_check(file.oci_runtime.is_some())?;
     let _alone = alone(&file.data)?;
     let marks = Marks { bridge: file.bridge.clone(), cgroup_parent: file.cgroup_parent.clone() };
     let _claims = Claims::take(&marks, &file.data.canonicalize()?)?;
     let mut stop = Stop::new()?;
+    let token = token(file.token, &file.data)?;
     let options = NodeOptions {
         name: file.name,
         data: file.data,
-        zone: file.zone.into(),
+        zone,
         broker: broker(file.transport, file.broker)?,
         bridge: file.bridge,
         cgroup_parent: file.cgroup_parent,
@@ -357,7 +402,7 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
         cpu_overcommit: file.cpu_overcommit.clamp(1, 100),
         allow_tcp: file.allow_tcp,
     };
-    let node = NodeRole::start(options, token(file.token)?, clock()).await?;
+    let node = NodeRole::start(options, token, clock()).await?;
     note(format!("node is up, with {}", node.runtime.display()));
     stop.wait().await;
     node.stop().await;
@@ -366,18 +411,20 @@ pub async fn node(path: &Path) -> anyhow::Result<()> {
 
 pub async fn provisioner(path: &Path) -> anyhow::Result<()> {
     let file: ProvisionerFile = read(path)?;
+    let root = parents("root", file.root, ROOT_LINK_PORT)?;
     let _alone = alone(&file.data)?;
     let mut stop = Stop::new()?;
+    let token = token(file.token, &file.data)?;
     let options = ProvisionerOptions {
         name: file.name,
         data: file.data,
-        root: file.root.into(),
+        root,
         workers: file.workers,
         drain: Duration::from_secs(file.drain_s),
         providers: file.providers,
         automators: file.automators,
     };
-    let provisioner = ProvisionerRole::start(options, token(file.token)?).await?;
+    let provisioner = ProvisionerRole::start(options, token).await?;
     note("provisioner is up");
     stop.wait().await;
     note("provisioner ends: it finishes what is being done");
@@ -424,6 +471,32 @@ mod tests {
                 "'{key}' does not stand in docs/buckets.md"
             );
         }
+    }
+
+    #[test]
+    fn an_address_of_a_parent_is_a_whole_one() {
+        let check = |text: &str| parents("zone", OneOrMany::One(text.to_owned()), 7720).map(drop);
+        for good in ["https://10.77.0.2:7720", "https://zone.example", "https://[::1]:7720"] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for (bad, meant) in [
+            ("10.77.0.2", "https://10.77.0.2:7720"),
+            ("zone.example:99", "https://zone.example:99"),
+            ("http://10.77.0.2:7720", "https://10.77.0.2:7720"),
+            ("https://", "https://HOST:7720"),
+            ("", "https://HOST:7720"),
+        ] {
+            let said = check(bad).expect_err(bad).to_string();
+            assert!(said.starts_with(&format!("zone is '{bad}'")) && said.contains(meant), "{said}");
+        }
+        assert!(parents("zone", OneOrMany::Many(Vec::new()), 7720).is_err());
+    }
+
+    #[test]
+    fn the_placeholder_of_a_shown_file_is_no_name() {
+        let said = names(vec!["east.example".to_owned(), PLACEHOLDER.to_owned()]).expect_err("a placeholder");
+        assert!(said.to_string().contains("placeholder HOST"), "{said}");
+        assert!(names(vec!["host".to_owned()]).is_ok());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use root::auth::MasterKey;
 use root::duty::Duties;
 use root::image::ImageStore;
 use root::peer::Peers;
-use root::tree::{StoreBook, TreeConfig, TreeService};
+use root::tree::{Signer, StoreBook, TreeConfig, TreeService};
 use root::{AdminCredentials, Cloud, Config, Endpoints, Running, State};
 use tokio::task::JoinHandle;
 use work::SharedClock;
@@ -244,7 +244,7 @@ async fn link_start(
         server,
         children: Children::zones(),
         desk: Some(Desk { kind: Kind::Zone, parent: None, issuer: ca.clone(), book, clock }),
-        issuer: Some(ca.clone()),
+        issuer: Some(Arc::new(Signer::new(ca.clone(), tree.clone()))),
         peers: Some(Arc::new(tree.clone())),
         dispatcher: Some(office),
     };

@@ -106,7 +106,7 @@ pub async fn wait(
         }
         if Instant::now() >= deadline {
             progress.clear();
-            let text = format!("cluster {name} is still {} after {}s", state(&cluster), timeout.as_secs());
+            let text = super::overdue("cluster", name, &state(&cluster), timeout);
             return Err(Failure::new(text).hint(format!("follow it with: banyan cluster watch {name}")));
         }
         tokio::time::sleep(pause).await;

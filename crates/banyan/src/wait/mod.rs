@@ -13,7 +13,7 @@ use model::{ErrorKind, Event, Phase, RestartPolicy, Timestamp};
 
 use crate::failure::{Failure, Result};
 use crate::output::progress::Progress;
-use crate::output::text::clock;
+use crate::output::text::{clock, plural};
 
 const POLL_FIRST: Duration = Duration::from_millis(20);
 const POLL_MAX: Duration = Duration::from_millis(500);
@@ -80,7 +80,10 @@ fn judge_running(instance: &api::Instance, after: Option<Timestamp>, state: Stri
 
 /// Phase, exit code, health and message in a few words.
 pub fn state(instance: &api::Instance) -> String {
-    let mut text = instance.phase.to_string();
+    let mut text = match run_ended(instance) {
+        Some(_) => Phase::Exited.to_string(),
+        None => instance.phase.to_string(),
+    };
     if let (Phase::Exited | Phase::Stopped, Some(code)) = (instance.phase, instance.exit_code) {
         text += &format!(" with code {code}");
     }
@@ -95,6 +98,40 @@ pub fn state(instance: &api::Instance) -> String {
         Some(message) if !message.is_empty() => format!("{text}: {message}"),
         _ => text,
     }
+}
+
+/// The exit code of one that is kept of a run of a workload: it ended by itself, and is only kept from starting again.
+pub fn run_ended(instance: &api::Instance) -> Option<i32> {
+    let kept = instance.phase == Phase::Stopped && instance.workload.is_some();
+    instance.exit_code.filter(|_| kept)
+}
+
+/// What something is, as a sentence.
+pub fn sentence(what: &str, name: &str, state: &str) -> String {
+    let is = if state.starts_with("failed") { "" } else { "is " };
+    format!("{what} {name} {is}{state}")
+}
+
+/// That something was not what was waited for when the time was over.
+fn overdue(what: &str, name: &str, state: &str, timeout: Duration) -> String {
+    format!("the wait for {what} {name} ended after {}s; it goes on, and is now {state}", timeout.as_secs())
+}
+
+/// What was wrong with an instance that runs and is not well, where its own state does not say so.
+pub async fn last_trouble(client: &Client, instance: &api::Instance) -> Option<String> {
+    let silent = instance.phase == Phase::Running && instance.message.is_none();
+    if !silent || instance.restarts == 0 {
+        return None;
+    }
+    let query = ListQuery::new().with("subject", format!("instance/{}", instance.name)).limit(EVENTS_SHOWN);
+    let page = client.event_list(&query).await.ok()?;
+    let ended = |event: &&Event| {
+        let of_it = event.subject_id == instance.id.as_str();
+        of_it && matches!(event.what.as_str(), "instance.unhealthy" | "instance.exited")
+    };
+    let last = page.items.iter().find(ended)?;
+    let why = if last.what == "instance.unhealthy" { "its health check failed: " } else { "" };
+    Some(format!("it was started again {}; last, {why}{}", plural(instance.restarts, "time"), last.message))
 }
 
 /// Waits until `goal` holds for the instance with this id. Returns the instance, or none once it is gone.
@@ -143,14 +180,13 @@ pub async fn wait(
             }
             Verdict::Failed(state) => {
                 progress.clear();
-                let message = format!("instance {name} is {state}");
+                let message = sentence("instance", name, &state);
                 return Err(explain(client, id, name, Failure::new(message)).await);
             }
         }
         if Instant::now() >= deadline {
             progress.clear();
-            let waited = timeout.as_secs();
-            let message = format!("instance {name} is still {} after {waited}s", state(&instance));
+            let message = overdue("instance", name, &state(&instance), timeout);
             return Err(explain(client, id, name, Failure::new(message)).await);
         }
         tokio::time::sleep(pause).await;
@@ -216,6 +252,11 @@ pub fn event_line(event: &Event) -> String {
     format!("{}  {}{message}", clock(event.at), event.what)
 }
 
+/// What an event says; its kind where it says nothing.
+fn said(event: &Event) -> String {
+    if event.message.is_empty() { event.what.clone() } else { event.message.clone() }
+}
+
 /// The newest event of an instance, fetched when its state changes, and now and then.
 #[derive(Default)]
 struct LastEvent {
@@ -230,7 +271,7 @@ impl LastEvent {
             self.fetched = Some(Instant::now());
             state.clone_into(&mut self.state);
             if let Ok(page) = client.event_list(&ListQuery::new().with("instance", name).limit(1)).await {
-                self.text = page.items.first().map(|event| event.what.clone()).unwrap_or_default();
+                self.text = page.items.first().map(said).unwrap_or_default();
             }
         }
         self.text.clone()
@@ -281,6 +322,23 @@ mod tests {
                 expect,
             );
         }
+    }
+
+    #[test]
+    fn what_ended_in_a_run_says_how() {
+        let mut end: api::Instance = serde_json::from_value(serde_json::json!({
+            "id": "i-00000000000000001", "name": "sums-1", "tenant": "main", "version": 1, "workload": "sums",
+            "spec": {"image": "busybox"}, "run": "stopped", "restart_count": 0, "phase": "stopped", "exit_code": 3,
+            "image_id": "img-00000000000000001", "message": "exited with code 3",
+            "created_at": "2026-01-01T00:00:00Z", "created_by": "admin"
+        }))
+        .unwrap();
+        assert_eq!(state(&end), "exited with code 3");
+        assert!(!workload::well(&end));
+        end.exit_code = Some(0);
+        assert!(workload::well(&end));
+        (end.workload, end.message) = (None, None);
+        assert_eq!(state(&end), "stopped with code 0");
     }
 
     #[test]

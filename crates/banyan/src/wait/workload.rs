@@ -6,7 +6,7 @@ use api::{Client, ListQuery, Workload};
 use model::workload::WorkloadPhase;
 use model::{ErrorKind, Mode, Phase, Timestamp};
 
-use super::{POLL_FIRST, POLL_MAX, Verdict, last_events, last_output};
+use super::{POLL_FIRST, POLL_MAX, Verdict, last_events, last_output, overdue, sentence};
 use crate::failure::{Failure, Result};
 use crate::output::progress::Progress;
 
@@ -21,6 +21,8 @@ pub enum Goal {
     /// All that is wanted of this revision is there; of what runs to its end, it has ended.
     Settled {
         revision: u64,
+        /// Fewer were asked for than before, so those that are too many are waited for until they are gone.
+        fewer: bool,
     },
     /// A run that began later than this has ended.
     Ran {
@@ -32,7 +34,13 @@ pub enum Goal {
 impl Goal {
     /// The goal of an order that was answered with this workload.
     pub const fn settled(workload: &Workload) -> Self {
-        Self::Settled { revision: workload.revision }
+        Self::Settled { revision: workload.revision, fewer: false }
+    }
+
+    /// The goal of an order that may have asked for fewer instances than `before`.
+    pub fn changed(before: &Workload, after: &Workload) -> Self {
+        let fewer = replicas(before).zip(replicas(after)).is_some_and(|(before, after)| after < before);
+        Self::Settled { revision: after.revision, fewer }
     }
 
     fn judge(self, workload: &Workload) -> Verdict {
@@ -64,14 +72,21 @@ impl Goal {
     }
 }
 
+/// How many a service that does not scale by itself should have.
+fn replicas(workload: &Workload) -> Option<u32> {
+    match workload.spec.mode {
+        Mode::Service { replicas } if workload.spec.autoscale.is_none() => Some(replicas),
+        _ => None,
+    }
+}
+
 /// Whether the status is still that of before the order.
 fn behind(workload: &Workload) -> bool {
     let status = &workload.status;
-    let stale = match workload.spec.mode {
-        Mode::Service { replicas } => workload.spec.autoscale.is_none() && status.wanted != replicas,
-        _ => false,
-    };
-    stale || status.available < status.wanted || status.updated < status.wanted
+    let stale = replicas(workload).is_some_and(|replicas| status.wanted != replicas);
+    // What is too much is there until the next look of the one who lets it go.
+    let surplus = matches!(workload.spec.mode, Mode::Service { .. }) && status.available > status.wanted;
+    stale || surplus || status.available < status.wanted || status.updated < status.wanted
 }
 
 /// Whether the last run ended before enough of it ended well.
@@ -87,14 +102,29 @@ fn held(workload: &Workload) -> bool {
 
 /// Phase, counts and message in a few words.
 pub fn state(workload: &Workload) -> String {
+    state_with(workload, 0)
+}
+
+/// The same, where it is known how many were ordered to go and are not gone.
+fn state_with(workload: &Workload, ending: u32) -> String {
     let status = &workload.status;
     let mut text = status.phase.to_string();
     match &workload.spec.mode {
         _ if status.phase == WorkloadPhase::Deleting => {}
         Mode::Service { .. } | Mode::Daemon => {
-            text += &format!(", {} of {} available", status.available, status.wanted);
-            if status.updated != status.instances || status.phase == WorkloadPhase::Updating {
-                text += &format!(", {} of {} updated", status.updated, status.instances);
+            text += &format!(", {} of {} available", status.available.min(status.wanted), status.wanted);
+            let under_way = status.updated < status.wanted;
+            if under_way || status.phase == WorkloadPhase::Updating {
+                text += &format!(", {} of {} updated", status.updated.min(status.wanted), status.wanted);
+            }
+            // Some more are there on purpose while an update is under way.
+            let surplus = match workload.spec.mode {
+                Mode::Service { .. } if !under_way => status.available.saturating_sub(status.wanted),
+                _ => 0,
+            };
+            let ending = ending.max(surplus);
+            if ending > 0 {
+                text += &format!(", {ending} still to end");
             }
         }
         Mode::Once { run } | Mode::Cron { run, .. } if status.last_run_at.is_some() => {
@@ -131,7 +161,11 @@ pub async fn wait(client: &Client, name: &str, goal: Goal, timeout: Duration) ->
         if workload.status.phase == WorkloadPhase::RollingBack && goal != Goal::Gone {
             given_up = Some(workload.status.message.clone().unwrap_or_default());
         }
-        let (verdict, late) = (goal.judge(&workload), Instant::now() >= deadline);
+        let late = Instant::now() >= deadline;
+        let verdict = match goal.judge(&workload) {
+            Verdict::Reached(state) => surplus_gone(client, &workload, goal, state).await?,
+            other => other,
+        };
         let failure = match verdict {
             Verdict::Reached(state) => match abandoned(client, &workload, goal, given_up).await {
                 None => {
@@ -140,11 +174,8 @@ pub async fn wait(client: &Client, name: &str, goal: Goal, timeout: Duration) ->
                 }
                 Some(why) => Failure::new(format!("the update of workload {name} failed, {why}")),
             },
-            Verdict::Failed(state) => Failure::new(format!("workload {name} is {state}")),
-            Verdict::Waiting(state) if late => Failure::new(format!(
-                "workload {name} is still {state} after {}s; it goes on without being waited for",
-                timeout.as_secs()
-            )),
+            Verdict::Failed(state) => Failure::new(sentence("workload", name, &state)),
+            Verdict::Waiting(state) if late => Failure::new(overdue("workload", name, &state, timeout)),
             Verdict::Waiting(state) => {
                 progress.now(&state);
                 tokio::time::sleep(pause).await;
@@ -154,6 +185,28 @@ pub async fn wait(client: &Client, name: &str, goal: Goal, timeout: Duration) ->
         };
         progress.clear();
         return Err(explain(client, name, failure).await);
+    }
+}
+
+/// Where fewer are wanted than before: whether those that were too many are gone.
+async fn surplus_gone(client: &Client, workload: &Workload, goal: Goal, state: String) -> Result<Verdict> {
+    if !matches!(goal, Goal::Settled { fewer: true, .. }) {
+        return Ok(Verdict::Reached(state));
+    }
+    let query = ListQuery::new()
+        .with("label", format!("{LABEL}={}", workload.name))
+        .with("phase", Phase::Deleting.to_string())
+        .limit(LOOKED_AT);
+    match client.instance_list(&query).await {
+        Ok(page) => {
+            let ending = page.items.iter().filter(|instance| instance.phase == Phase::Deleting).count();
+            Ok(match ending {
+                0 => Verdict::Reached(state),
+                _ => Verdict::Waiting(state_with(workload, ending as u32)),
+            })
+        }
+        Err(error) if error.kind == ErrorKind::Unavailable => Ok(Verdict::Waiting(error.message)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -169,7 +222,7 @@ async fn abandoned(
         reason => format!("and the revision before is back: {reason}"),
     };
     match goal {
-        Goal::Settled { revision } if revision != workload.revision => {
+        Goal::Settled { revision, .. } if revision != workload.revision => {
             let revisions = client.workload_revisions(workload.name.as_str()).await.unwrap_or_default();
             let ours = revisions.iter().find(|known| known.revision == revision);
             ours.and_then(|known| known.failed.as_deref()).map(back).or_else(|| given_up.as_deref().map(back))
@@ -199,7 +252,9 @@ async fn explain(client: &Client, name: &str, failure: Failure) -> Failure {
     let mut details = last_events(client, &format!("workload/{name}")).await;
     let found = instances(client, name, LOOKED_AT).await.unwrap_or_default();
     if let Some(ill) = found.iter().find(|instance| !well(instance)) {
-        details.push(format!("instance {} is {}", ill.name, super::state(ill)));
+        let name = ill.name.as_str();
+        details.push(sentence("instance", name, &super::state(ill)));
+        details.extend(super::last_trouble(client, ill).await.map(|line| format!("  {line}")));
         let lines = last_output(client, ill.id.as_str()).await;
         details.extend(lines.into_iter().map(|line| format!("  {line}")));
     }
@@ -210,9 +265,13 @@ async fn explain(client: &Client, name: &str, failure: Failure) -> Failure {
 pub fn well(instance: &api::Instance) -> bool {
     use model::exchange::Health;
     match instance.phase {
-        Phase::Running => !matches!(instance.health, Some(Health::Unhealthy)) && instance.restarts == 0,
+        Phase::Running => {
+            let waits = instance.health == Some(Health::Starting) && instance.message.is_some();
+            instance.health != Some(Health::Unhealthy) && !waits && instance.restarts == 0
+        }
         Phase::Exited => instance.exit_code == Some(0),
-        Phase::Deleting | Phase::Gone | Phase::Stopped | Phase::Stopping => true,
+        Phase::Stopped => super::run_ended(instance).is_none_or(|code| code == 0),
+        Phase::Deleting | Phase::Gone | Phase::Stopping => true,
         Phase::Pending | Phase::Placed | Phase::Creating | Phase::Failed | Phase::Lost => false,
     }
 }
@@ -235,7 +294,7 @@ mod tests {
     fn check(mode: serde_json::Value, phase: &str, change: impl FnOnce(&mut Workload), expect: &str) {
         let mut workload = workload(mode, phase);
         change(&mut workload);
-        let found = format!("{:?}", Goal::Settled { revision: 1 }.judge(&workload));
+        let found = format!("{:?}", Goal::settled(&workload).judge(&workload));
         assert!(found.starts_with(expect), "{phase}: {found} instead of {expect}");
     }
 
@@ -251,6 +310,12 @@ mod tests {
         );
         check(service(), "available", |_| {}, "Reached(\"available, 3 of 3 available\")");
         check(service(), "available", |w| w.status.wanted = 2, "Waiting");
+        check(
+            service(),
+            "available",
+            |w| w.status.available = 5,
+            "Waiting(\"available, 3 of 3 available, 2 still",
+        );
         check(service(), "available", |w| w.status.updated = 2, "Waiting");
         check(service(), "rolling-back", |_| {}, "Waiting");
         check(
@@ -261,6 +326,29 @@ mod tests {
         );
         check(service(), "deleting", |_| {}, "Failed");
         check(service(), "paused", |_| {}, "Reached");
+    }
+
+    #[test]
+    fn what_is_said_counts_to_what_is_wanted() {
+        let mode = serde_json::json!({"kind": "service", "replicas": 3});
+        let mut web = workload(mode.clone(), "updating");
+        (web.status.instances, web.status.available, web.status.updated) = (5, 4, 2);
+        assert_eq!(state(&web), "updating, 3 of 3 available, 2 of 3 updated");
+        let mut web = workload(mode, "available");
+        assert_eq!(state_with(&web, 2), "available, 3 of 3 available, 2 still to end");
+        (web.status.wanted, web.status.updated) = (0, 0);
+        assert_eq!(state(&web), "available, 0 of 0 available, 3 still to end");
+    }
+
+    #[test]
+    fn fewer_than_before_are_waited_for_until_the_others_are_gone() {
+        let of = |replicas: u32| {
+            workload(serde_json::json!({"kind": "service", "replicas": replicas}), "available")
+        };
+        let fewer = |before: u32, after: u32| Goal::changed(&of(before), &of(after));
+        assert_eq!(fewer(5, 2), Goal::Settled { revision: 1, fewer: true });
+        assert_eq!(fewer(2, 2), Goal::Settled { revision: 1, fewer: false });
+        assert_eq!(fewer(2, 5), Goal::settled(&of(5)));
     }
 
     #[test]

@@ -32,6 +32,18 @@ fn create_waits_until_it_runs_and_shows_it() {
 }
 
 #[test]
+fn where_one_of_several_is_missing_nothing_is_deleted_and_that_is_said() {
+    let fake = Fake::new();
+    fake.on("GET /v1/instances/web", vec![ok(instance(json!({})))]);
+    let output = fake.run(&["instance", "delete", "web", "nobody"]);
+    assert_eq!(output.status.code(), Some(1));
+    says(&text(&output.stderr), &["nothing was deleted"]);
+    assert_eq!(fake.count(&format!("DELETE {ONE}")), 0);
+    let alone = text(&fake.run(&["instance", "delete", "nobody"]).stderr);
+    assert!(!alone.contains("nothing was"), "{alone}");
+}
+
+#[test]
 fn create_that_fails_says_why_and_is_no_success() {
     let fake = Fake::new();
     fake.on("POST /v1/instances", vec![ok(instance(json!({})))]);
@@ -51,10 +63,7 @@ fn create_that_fails_says_why_and_is_no_success() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stdout), "");
     let said = text(&output.stderr);
-    says(
-        &said,
-        &["instance web is failed: no such command", "instance.failed  exec: not found", "last words"],
-    );
+    says(&said, &["instance web failed: no such command", "instance.failed  exec: not found", "last words"]);
     says(&said, &["hint: banyan why instance web"]);
 }
 

@@ -97,14 +97,37 @@ fn nothing_is_removed_unasked() {
 #[test]
 fn labels_and_states_are_shown() {
     let fake = Fake::new();
-    fake.on("POST /v1/nodes/n1/labels", vec![ok(node(json!({"mode": "maintenance"})))]);
-    let output = fake.run(&["node", "label", "n1", "disk=ssd", "old-"]);
-    assert_eq!(text(&output.stdout), "node n1: set disk=ssd, removed old\n");
+    let old = json!({"facts": facts(&json!({"old": ["1"], "own": ["x"]}))});
+    fake.on("GET /v1/nodes/n1", vec![ok(node(old))]);
+    let new = json!({"mode": "maintenance", "facts": facts(&json!({"disk": ["ssd"], "own": ["x"]}))});
+    fake.on(&format!("POST {ONE}/labels"), vec![ok(node(new))]);
+    let output = fake.run(&["node", "label", "n1", "disk=ssd", "old-", "own-", "none-"]);
+    assert_eq!(
+        text(&output.stdout),
+        "node n1: set disk=ssd, removed old, own=x stays: it is in the node's own configuration, there was no label none\n"
+    );
     let output = fake.run(&["node", "label", "n1", "disk"]);
     says(&text(&output.stderr), &["neither KEY=VALUE nor KEY-"]);
-    assert_eq!(fake.count("POST /v1/nodes/n1/labels"), 1);
+    assert_eq!(fake.count(&format!("POST {ONE}/labels")), 1);
     fake.on("GET /v1/nodes", vec![page(json!([node(json!({"alive": false, "mode": "cordoned"}))]))]);
     says(&text(&fake.run(&["node", "list"]).stdout), &["lost, cordoned"]);
+}
+
+#[test]
+fn nodes_of_a_zone_that_is_away_are_not_passed_over_in_silence() {
+    let fake = Fake::new();
+    fake.on("GET /v1/nodes", vec![page(json!([node(json!({}))]))]);
+    let west = json!({"id": "z-0123456789abcdef1", "name": "west", "live": false});
+    fake.on("GET /v1/zones", vec![page(json!([zone(1, "open"), west]))]);
+    says(
+        &text(&fake.run(&["node", "list"]).stderr),
+        &["zone west is not connected: its nodes are not listed"],
+    );
+    assert_eq!(text(&fake.run(&["node", "list", "--zone", "east"]).stderr), "");
+    says(
+        &text(&fake.run(&["node", "get", "n3"]).stderr),
+        &["it may be in zone west, which is not connected"],
+    );
 }
 
 #[test]

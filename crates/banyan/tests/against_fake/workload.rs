@@ -77,7 +77,7 @@ fn what_failed_or_was_rolled_back_is_no_success() {
     bad(
         &fake.run(&create),
         &[
-            "workload web is failed",
+            "workload web failed, 0 of 1 available",
             "no progress for 5s",
             "web-1 is exited with code 3",
             "my last words",
@@ -143,6 +143,51 @@ fn verbs_reach_their_routes() {
     assert_eq!(fake.sent(&format!("POST {ONE}/scale")), json!({"replicas": 1}));
     assert_eq!(fake.sent(&format!("POST {ONE}/rollback")), json!({"revision": 4}));
     bad(&fake.run(&["workload", "get", "nobody"]), &["banyan workload list"]);
+}
+
+#[test]
+fn fewer_are_waited_for_until_the_others_are_gone() {
+    let spec = |replicas: u32| {
+        let mut spec = model::WorkloadSpec::new(model::InstanceSpec::new("busybox"));
+        spec.mode = model::Mode::Service { replicas };
+        serde_json::to_value(spec).unwrap()
+    };
+    let counts = |wanted: u32, there: u32| json!({"wanted": wanted, "instances": there, "updated": there, "available": there});
+    let two = json!({"spec": spec(2), "version": 2, "status": counts(2, 2)});
+    let fake = with_web(&[
+        json!({"spec": spec(5), "status": counts(5, 5)}),
+        json!({"spec": spec(2), "version": 2, "status": counts(2, 5)}),
+        two.clone(),
+    ]);
+    fake.on(&format!("POST {ONE}/scale"), vec![ok(workload(two))]);
+    let going = instance(json!({"name": "web-5", "phase": "deleting"}));
+    fake.on("GET /v1/instances", vec![page(json!([going])), page(json!([]))]);
+    let output = fake.run(&["workload", "scale", "web", "2"]);
+    good(&output);
+    says(
+        &text(&output.stderr),
+        &[
+            "2 of 2 available, 3 still to end",
+            "2 of 2 available, 1 still to end",
+            "available, 2 of 2 available (",
+        ],
+    );
+}
+
+#[test]
+fn why_says_what_a_health_check_met() {
+    let fake = with_web(&[json!({})]);
+    let one = json!({"name": "web-1", "phase": "running", "health": "starting", "restarts": 2});
+    fake.on("GET /v1/instances", vec![page(json!([instance(one)]))]);
+    let why = json!({"name": "web-1", "phase": "running"});
+    fake.on("GET /v1/instances/i-0123456789abcdef0/why", vec![ok(why)]);
+    let event = json!({
+        "id": "e-00000000000000001", "at": "2026-01-01T00:00:00Z", "tenant": null, "who": "node-1",
+        "what": "instance.unhealthy", "subject_kind": "instance", "subject_id": "i-0123456789abcdef0",
+        "subject_name": "web-1", "message": "10.1.2.3:81 does not accept"});
+    fake.on("GET /v1/events", vec![page(json!([event]))]);
+    let shown = good(&fake.run(&["workload", "why", "web"]));
+    says(&shown, &["started again 2 times; last, its health check failed: 10.1.2.3:81 does not accept"]);
 }
 
 #[test]

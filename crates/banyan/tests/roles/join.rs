@@ -100,11 +100,17 @@ fn a_token_is_listed_and_can_be_revoked() {
     assert!(listed().is_empty());
     let said = refused(&cloud, &config(&cloud, "east", link, &token, ports(), ""));
     assert!(said.contains("the token is not valid"), "{said}");
+    let history = operator.good(&["event", "list"]);
+    assert!(history.contains("enrolment.refused") && history.contains("calls itself 'east'"), "{history}");
 
     let token = operator.good(&["enroll", "zone"]);
     let _east = Role::start(&cloud, "zone", &config(&cloud, "east", link, &token, ports(), ""));
     connected(&operator, "east");
     assert!(listed()[0]["used_by"].as_str().unwrap().starts_with("z-"), "{:?}", listed());
+    // People are shown names.
+    let shown = operator.good(&["enroll", "list"]);
+    assert!(shown.contains("east") && !shown.contains("z-"), "{shown}");
+    assert!(operator.good(&["event", "list"]).contains("zone.enrol"));
     operator.good(&["enroll", "node", "--zone", "east"]);
     let of_node = listed().into_iter().find(|one| one["role"] == "node").expect("the zone tells of it");
     assert_eq!(of_node["zone"], "east");

@@ -25,8 +25,8 @@ impl Driver {
         if self.record.phase != Phase::Stopped {
             self.record.step(PhaseEvent::StopAsked);
             self.record.step(PhaseEvent::Stopped);
-            let code = self.record.exit.as_ref().map(|exit| format!(" with exit code {}", exit.code));
-            self.note("stopped", format!("stopped as asked{}", code.unwrap_or_default()));
+            let note = stopped_note(self.record.finished, self.record.exit.as_ref());
+            self.note("stopped", note);
             self.record.message = None;
             self.record.finished = false;
             self.record.failures = 0;
@@ -124,6 +124,15 @@ impl Driver {
     }
 }
 
+/// What is said of one that is stopped; one that had ended by itself was not stopped by anybody.
+fn stopped_note(ended: bool, exit: Option<&Exit>) -> String {
+    match exit {
+        Some(exit) if ended => format!("not started again; it had exited with code {}", exit.code),
+        Some(exit) => format!("stopped as asked with exit code {}", exit.code),
+        None => "stopped as asked".to_owned(),
+    }
+}
+
 /// Takes off what somebody mounted in an instance's directory: nothing under it could be removed otherwise.
 fn mounts_remove(dir: &Path) -> std::io::Result<()> {
     let table = std::fs::read_to_string("/proc/self/mountinfo")?;
@@ -135,4 +144,17 @@ fn mounts_remove(dir: &Path) -> std::io::Result<()> {
         rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ended_by_itself_was_not_stopped() {
+        let exit = Exit { code: 3, oom: false, at_us: 0, ran_ms: None };
+        assert_eq!(stopped_note(true, Some(&exit)), "not started again; it had exited with code 3");
+        assert_eq!(stopped_note(false, Some(&exit)), "stopped as asked with exit code 3");
+        assert_eq!(stopped_note(false, None), "stopped as asked");
+    }
 }

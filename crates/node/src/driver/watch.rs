@@ -47,14 +47,16 @@ impl Driver {
 
     async fn health_changed(&mut self, change: HealthChange) {
         self.record.health = Some(change.health);
-        if change.health == Health::Unhealthy {
+        if change.health == Health::Starting {
+            self.record.message = Some(format!("has not passed its health check: {}", change.reason));
+        } else if change.health == Health::Unhealthy {
             self.note("unhealthy", change.reason.clone());
             self.record.message = Some(format!("unhealthy: {}", change.reason));
             if self.record.assignment.spec.restart != RestartPolicy::Never {
                 self.save();
                 self.end(self.shared.config.stop_grace).await;
                 self.record.step(PhaseEvent::Exited);
-                self.pause_then_again("unhealthy");
+                self.pause_then_again(&format!("unhealthy: {}", change.reason));
             }
         } else {
             self.record.message = None;

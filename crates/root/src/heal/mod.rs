@@ -1,9 +1,10 @@
 //! Healing: a loop that looks at what does not get on or belongs to nothing, and does something
 //! about it. Every act is a line of the history.
 //!
-//! [`stuck`] and [`orphan`] decide without I/O; this file performs. How the platform is shows `ops::health`.
+//! [`stuck`], [`orphan`] and [`place`] decide without I/O; this file performs. How the platform is shows `ops::health`.
 
 pub mod orphan;
+pub mod place;
 pub mod stuck;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -14,7 +15,9 @@ use model::{Phase, Result, Timestamp};
 use store::Txn;
 
 use self::orphan::Orphans;
+use self::place::{Now, Places};
 use self::stuck::{Act, Heal, Stuck, Watcher};
+use crate::bootstrap::MAIN;
 use crate::cloud::{Cloud, Shared};
 use crate::duty;
 use crate::history::{self, Actor, Line};
@@ -31,6 +34,7 @@ const LIGHTS_EVERY: Duration = Duration::from_secs(30);
 pub struct Healer {
     watcher: Mutex<Watcher>,
     orphans: Mutex<Orphans>,
+    places: Mutex<Places>,
     healed: AtomicU64,
     orphans_removed: AtomicU64,
     /// When there were some last; 0 if never.
@@ -77,12 +81,35 @@ pub async fn heal(cloud: &Cloud, now: Timestamp) -> Result<()> {
     let heals = locked(&cloud.healer.watcher).look(&snapshot, now, |zone| cloud.tree.zone_live(zone));
     // Every server sees what is stuck; the one that holds the tree does something about it.
     if cloud.duties.held(duty::TREE).is_none() {
+        *locked(&cloud.healer.places) = Places::default();
         return Ok(());
     }
+    places_tell(cloud, &snapshot).await?;
     for heal in heals {
         heal_one(cloud, &snapshot, heal).await?;
     }
     orphans_remove(cloud, &snapshot).await
+}
+
+/// Leaves lines in the history for zones that came and went.
+async fn places_tell(cloud: &Cloud, snapshot: &Snapshot) -> Result<()> {
+    let zones = snapshot.zones.iter().map(|(id, zone)| {
+        let nodes = zone.facts.as_ref().map(|facts| facts.nodes);
+        (id.clone(), Now { live: cloud.tree.zone_live(id), nodes })
+    });
+    let lines = locked(&cloud.healer.places).look(zones);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let tenant = snapshot.tenant_by_name(MAIN).map(|tenant| tenant.id.clone());
+    let mut txn = Txn::new();
+    for (id, what, message) in lines {
+        let name = snapshot.zone_name(&id).map(|name| name.to_string()).unwrap_or_default();
+        let line =
+            Line { tenant: tenant.as_ref(), what, kind: "zone", id: id.as_str(), name: &name, message };
+        txn = history::journal(txn, cloud.now(), &Actor::root(), line);
+    }
+    cloud.state.commit(txn).await.map(drop)
 }
 
 async fn heal_one(cloud: &Cloud, snapshot: &Snapshot, heal: Heal) -> Result<()> {

@@ -190,12 +190,17 @@ pub async fn labels(
     labels_check(&labels)?;
     let (node, zone) = find(cloud, name, zone).await?;
     version_check(seen, node.version, "node")?;
-    let NodeLabels { set, unset } = labels;
-    let said = set.iter().map(|(key, value)| format!("{key}={value}"));
-    let said: Vec<String> = said.chain(unset.iter().map(|key| format!("{key}-"))).collect();
+    let NodeLabels { set, unset } = labels.clone();
+    let asked = set.iter().map(|(key, value)| format!("{key}={value}"));
+    let asked: Vec<String> = asked.chain(unset.iter().map(|key| format!("{key}-"))).collect();
     order(cloud, &zone, Ask::Label { node: node.name.clone(), set, unset, seen }).await?;
-    line(cloud, caller, &node, "node.label", said.join(" ")).await?;
-    get(cloud, &node.id, Some(zone.name.as_str())).await
+    let after = get(cloud, &node.id, Some(zone.name.as_str())).await;
+    let said = match &after {
+        Ok(after) => labels.outcome(&node.facts, &after.facts),
+        Err(_) => format!("asked for {}", asked.join(" ")),
+    };
+    line(cloud, caller, &node, "node.label", said).await?;
+    after
 }
 
 fn labels_check(labels: &NodeLabels) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Records as users see them.
 
-use model::{Name, Phase, Result, WorkloadPhase};
+use model::{Mode, Name, Phase, Result, WorkloadPhase};
 
 use super::quota;
 use super::zone::Held;
@@ -63,9 +63,19 @@ pub fn instance_message(entry: &Entry) -> Option<String> {
     if let Some(message) = status.observed.as_ref().and_then(|observed| observed.message.clone()) {
         return Some(message);
     }
+    if let Some(code) = run_ended(entry) {
+        return Some(format!("exited with code {code}"));
+    }
     let nowhere =
         status.phase == Phase::Pending && status.explanation.as_ref().is_some_and(|e| e.chosen.is_none());
     nowhere.then(|| "no zone can hold it".to_owned())
+}
+
+/// The exit code of an instance that is kept of a run: it ended by itself, and is stopped so that nobody starts it again.
+pub fn run_ended(entry: &Entry) -> Option<i32> {
+    let kept = entry.instance.owner.as_ref().is_some_and(|owner| owner.counted);
+    let status = entry.status.as_ref().filter(|status| kept && status.phase == Phase::Stopped)?;
+    status.observed.as_ref()?.exit_code
 }
 
 /// What it is asked to be is as new as the record; what became of it as the controller's last look.
@@ -95,8 +105,19 @@ pub fn workload_status(snapshot: &Snapshot, record: &Row<WorkloadRecord>) -> api
         status.phase = if record.spec.paused { WorkloadPhase::Paused } else { WorkloadPhase::Progressing };
         status.message =
             record.spec.paused.then(|| "what changed takes effect when it is resumed".to_owned());
+    } else if status.phase == WorkloadPhase::Available && surplus(record, &status) > 0 {
+        // Fewer are wanted than are there, and those that are too many have not ended.
+        status.phase = WorkloadPhase::Progressing;
     }
     status
+}
+
+/// How many of a service are available although they are not wanted any more.
+fn surplus(record: &WorkloadRecord, status: &api::WorkloadStatus) -> u32 {
+    match record.spec.mode {
+        Mode::Service { .. } => status.available.saturating_sub(status.wanted),
+        _ => 0,
+    }
 }
 
 pub fn app(snapshot: &Snapshot, record: &Row<AppRecord>) -> api::App {

@@ -77,7 +77,7 @@ async fn create_now(
     if let Some(app) = app {
         txn = txn.check(kind::APP, &app.id, Some(app.version));
     }
-    txn = journal(txn, cloud, caller, &row, "create", format!("a {}", row.spec.mode.word()));
+    txn = journal(txn, cloud, caller, &row, "create", format!("of kind {}", row.spec.mode.word()));
     answer.version = cloud.state.commit(txn).await?.versions[0];
     Ok(answer)
 }
@@ -416,11 +416,13 @@ pub fn why(cloud: &Cloud, caller: &Caller, name: &str) -> Result<WorkloadWhy> {
 fn well(entry: &Entry) -> bool {
     let seen = entry.status.as_ref().and_then(|status| status.observed.as_ref());
     match entry.phase() {
-        Phase::Running => {
-            seen.is_none_or(|seen| seen.health != Some(Health::Unhealthy) && seen.restarts == 0)
-        }
+        Phase::Running => seen.is_none_or(|seen| {
+            let waits = seen.health == Some(Health::Starting) && seen.message.is_some();
+            seen.health != Some(Health::Unhealthy) && !waits && seen.restarts == 0
+        }),
         Phase::Exited => seen.is_some_and(|seen| seen.exit_code == Some(0)),
-        Phase::Deleting | Phase::Gone | Phase::Stopped | Phase::Stopping => true,
+        Phase::Stopped => view::run_ended(entry).is_none_or(|code| code == 0),
+        Phase::Deleting | Phase::Gone | Phase::Stopping => true,
         Phase::Pending | Phase::Placed | Phase::Creating | Phase::Failed | Phase::Lost => false,
     }
 }

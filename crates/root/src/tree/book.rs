@@ -1,22 +1,74 @@
 //! Enrolment tokens in the store: each is used by one, and the zone or provisioner that used it
 //! is known in the same transaction.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use futures::future::BoxFuture;
 use link::enroll::token_refused;
-use link::{Joiner, Kind, TokenBook, TokenRecord};
-use model::{Error, ProvisionerId, Result, ZoneId};
+use link::{Identity, IssueAsk, Issued, Issuer, Joiner, Kind, TokenBook, TokenRecord};
+use model::{Error, ErrorKind, ProvisionerId, Result, TenantId, Timestamp, ZoneId};
 use store::{Body, CommitError, Txn};
 
 use super::TreeService;
-use crate::history::{Actor, Line, journal};
+use crate::bootstrap::MAIN;
+use crate::history::{self, Actor, Line, journal};
 use crate::tables::{ProvisionerRecord, ZoneRecord, encode, kind};
 
+/// Refused newcomers are told of in the history this often, so that nobody fills it by trying.
+const REFUSED_TOLD_EVERY_MS: i64 = 60_000;
+
+/// Newcomers that were refused and not told of yet.
+#[derive(Default)]
+struct Refusals {
+    told_at: Option<Timestamp>,
+    untold: u64,
+}
+
+impl Refusals {
+    /// How many others are told of together with this one; nothing while the last line is too young.
+    fn tell(&mut self, now: Timestamp) -> Option<u64> {
+        if self.told_at.is_some_and(|at| now.ms_since(at) < REFUSED_TOLD_EVERY_MS) {
+            self.untold += 1;
+            return None;
+        }
+        self.told_at = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
 #[derive(Clone)]
-pub struct StoreBook(TreeService);
+pub struct StoreBook(TreeService, Arc<Mutex<Refusals>>);
 
 impl StoreBook {
     pub fn new(tree: TreeService) -> Self {
-        Self(tree)
+        Self(tree, Arc::default())
+    }
+
+    /// Leaves a line of the history for a newcomer that was refused.
+    async fn refused(&self, joiner: &Joiner, error: &Error) {
+        if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Internal) {
+            return;
+        }
+        let told = self.1.lock().unwrap_or_else(PoisonError::into_inner).tell(self.0.steady());
+        let Some(others) = told else { return };
+        let others = match others {
+            0 => String::new(),
+            others => format!("; {} before it", model::counted(others, "other")),
+        };
+        let (kind, name) = (joiner.identity.kind, &joiner.name);
+        let tenant = self.0.operators();
+        let line = Line {
+            tenant: tenant.as_ref(),
+            what: "enrolment.refused",
+            kind: "enrolment",
+            id: &joiner.identity.id,
+            name: name.as_str(),
+            message: format!("a {kind} that calls itself '{name}': {}{others}", error.message),
+        };
+        let txn = journal(Txn::new(), joiner.at, &Actor::root(), line);
+        if let Err(error) = self.0.0.state.commit(txn).await {
+            tracing::debug!(%error, "a refused newcomer is not in the history");
+        }
     }
 
     /// The token of this digest with its version, if it lets the joiner in.
@@ -73,8 +125,9 @@ impl StoreBook {
             mode: model::PlaceMode::Open,
             forced: false,
         };
+        let tenant = self.0.operators();
         let line = Line {
-            tenant: None,
+            tenant: tenant.as_ref(),
             what: "zone.enrol",
             kind: "zone",
             id: id.as_str(),
@@ -92,8 +145,9 @@ impl StoreBook {
     async fn provisioner_add(&self, txn: Txn, joiner: &Joiner) -> Result<()> {
         let id: ProvisionerId = joiner.identity.id.parse()?;
         let name = joiner.name.clone();
+        let tenant = self.0.operators();
         let line = Line {
-            tenant: None,
+            tenant: tenant.as_ref(),
             what: "provisioner.enrol",
             kind: "provisioner",
             id: id.as_str(),
@@ -131,10 +185,103 @@ impl TokenBook for StoreBook {
 
     fn check(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
         let digest = digest.to_owned();
-        Box::pin(async move { self.look(&digest, &joiner).await.map(drop) })
+        Box::pin(async move {
+            let looked = self.look(&digest, &joiner).await.map(drop);
+            if let Err(error) = &looked {
+                self.refused(&joiner, error).await;
+            }
+            looked
+        })
     }
 
     fn redeem(&self, digest: &str, joiner: Joiner) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.redeem_once(digest.to_owned(), joiner))
+        let digest = digest.to_owned();
+        Box::pin(async move {
+            let redeemed = self.redeem_once(digest, joiner.clone()).await;
+            if let Err(error) = &redeemed {
+                self.refused(&joiner, error).await;
+            }
+            redeemed
+        })
+    }
+}
+
+/// Signs as the CA does, for zones that ask for themselves and their nodes; a node that is signed for the first time is
+/// told of in the history.
+pub struct Signer {
+    issuer: Arc<dyn Issuer>,
+    tree: TreeService,
+}
+
+impl Signer {
+    pub fn new(issuer: Arc<dyn Issuer>, tree: TreeService) -> Self {
+        Self { issuer, tree }
+    }
+}
+
+impl Issuer for Signer {
+    fn issue(&self, ask: IssueAsk) -> BoxFuture<'_, Result<Issued>> {
+        Box::pin(async move {
+            let identity = ask.identity.clone();
+            let issued = self.issuer.issue(ask).await?;
+            if identity.kind == Kind::Node {
+                let tree = self.tree.clone();
+                // The node need not wait for it.
+                tokio::spawn(async move { tree.node_tell(&identity).await });
+            }
+            Ok(issued)
+        })
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        self.issuer.fingerprint()
+    }
+}
+
+impl TreeService {
+    /// The tenant in whose history stands what happens to the cloud itself.
+    fn operators(&self) -> Option<TenantId> {
+        self.0.state.snapshot().tenant_by_name(MAIN).map(|tenant| tenant.id.clone())
+    }
+
+    /// A line for a node that the history does not know yet; a certificate that is renewed leaves none. Which name it has,
+    /// only its zone knows.
+    async fn node_tell(&self, node: &Identity) {
+        let known =
+            history::list(&self.0.state, None, Some(history::subject("node", &node.id)), None, 1).await;
+        if !known.is_ok_and(|(lines, _)| lines.is_empty()) {
+            return;
+        }
+        let zone = node.parent.as_deref().and_then(|id| id.parse::<ZoneId>().ok());
+        let zone = zone.and_then(|id| self.0.state.snapshot().zone_name(&id));
+        let zone = zone.map(|name| format!(" of zone {name}")).unwrap_or_default();
+        let tenant = self.operators();
+        let line = Line {
+            tenant: tenant.as_ref(),
+            what: "node.certificate",
+            kind: "node",
+            id: &node.id,
+            name: &node.id,
+            message: format!("got a certificate as a node{zone}"),
+        };
+        if let Err(error) = self.0.state.commit(journal(Txn::new(), self.now(), &Actor::root(), line)).await {
+            tracing::debug!(%error, "a node that joined is not in the history");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_newcomers_are_told_of_once_a_minute_with_their_number() {
+        let (mut refusals, start) = (Refusals::default(), Timestamp(0));
+        assert_eq!(refusals.tell(start), Some(0));
+        for second in 1..60 {
+            assert_eq!(refusals.tell(start.plus_ms(second * 1_000)), None);
+        }
+        assert_eq!(refusals.tell(start.plus_ms(60_000)), Some(59));
+        assert_eq!(refusals.tell(start.plus_ms(120_000)), Some(0));
     }
 }

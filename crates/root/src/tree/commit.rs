@@ -149,7 +149,7 @@ impl TreeService {
                 false => txn,
             });
         }
-        if let Some(message) = snapshot.statuses.get(&record.id).and_then(|old| lost(old, &item.status)) {
+        if let Some(message) = snapshot.statuses.get(&record.id).and_then(|old| left(old, &item.status)) {
             txn = self.with_line(txn, record, &Actor::root(), "instance.unplaced", message);
         }
         Some(txn.put(
@@ -173,14 +173,30 @@ impl TreeService {
 }
 
 /// Says so when the instance is no longer on the node it was on.
-fn lost(old: &StatusRecord, new: &StatusRecord) -> Option<String> {
+fn left(old: &StatusRecord, new: &StatusRecord) -> Option<String> {
     let from = old.observed.as_ref()?.node.as_ref()?;
     let seen = new.observed.as_ref()?;
     if seen.node.as_ref() == Some(from) {
         return None;
     }
-    let why = seen.message.clone().unwrap_or_else(|| "it is placed again".to_owned());
-    Some(format!("node {from} was lost: {why}"))
+    Some(left_words(from.as_str(), seen.message.as_deref().unwrap_or_default()))
+}
+
+/// Why an instance left its node, in the words of the one who took it off: a node or a zone that went, another that it
+/// gave way to, or something else.
+fn left_words(from: &str, why: &str) -> String {
+    let gone = |rest: &str| {
+        let (place, what) = rest.split_once(' ')?;
+        // A zone takes its own nodes for places, root its zones.
+        let kind = if place == from { "node" } else { "zone" };
+        what.starts_with("was ").then(|| format!("{kind} {place} {what}"))
+    };
+    match why.strip_prefix("its place ").and_then(gone) {
+        Some(words) => words,
+        None if why.is_empty() => format!("left node {from}: it is placed again"),
+        None if why.starts_with("gave way") => format!("{why} on node {from}"),
+        None => format!("left node {from}: {why}"),
+    }
 }
 
 fn line_of<'a>(record: &'a InstanceRecord, what: &'a str, message: String) -> Line<'a> {
@@ -205,6 +221,20 @@ mod tests {
 
     fn put(id: impl ToString) -> Txn {
         Txn::new().put(kind::PROBE, id, None, None, json!({}))
+    }
+
+    #[test]
+    fn why_an_instance_left_its_node_is_told_as_it_was() {
+        for (why, expect) in [
+            ("gave way to high (priority 5 over -5)", "gave way to high (priority 5 over -5) on node n2"),
+            ("its place n2 was removed", "node n2 was removed"),
+            ("its place n2 was lost", "node n2 was lost"),
+            ("its place west was lost", "zone west was lost"),
+            ("its place was lost", "left node n2: its place was lost"),
+            ("", "left node n2: it is placed again"),
+        ] {
+            assert_eq!(left_words("n2", why), expect, "{why}");
+        }
     }
 
     #[tokio::test]

@@ -62,10 +62,21 @@ impl PeerHandler for TreeService {
 impl TreeService {
     /// Asks a zone, whichever server it is connected to.
     pub(super) async fn ask_anywhere(&self, child: &ChildId, ask: Ask) -> Result<ByteStream> {
-        match self.0.peers.ask(child, ask.clone()).await? {
-            Some(stream) => Ok(stream),
-            None => self.0.calls.call(child, ask).await,
+        let asked = match self.0.peers.ask(child, ask.clone()).await {
+            Ok(Some(stream)) => Ok(stream),
+            Ok(None) => self.0.calls.call(child, ask).await,
+            Err(error) => Err(error),
+        };
+        asked.map_err(|error| self.zone_named(child, error))
+    }
+
+    /// The link knows zones by their ids, people by their names.
+    fn zone_named(&self, child: &ChildId, mut error: Error) -> Error {
+        let id = child.as_str().parse::<ZoneId>().ok();
+        if let Some(name) = id.and_then(|id| self.0.state.snapshot().zone_name(&id)) {
+            error.message = error.message.replace(child.as_str(), &format!("zone {name}"));
         }
+        error
     }
 
     fn lives(&self) -> Vec<ZoneLife> {

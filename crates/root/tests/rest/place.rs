@@ -35,7 +35,10 @@ async fn a_node_is_cordoned_drained_and_labelled_by_its_zone() {
     assert!(orders.contains("unset: [\"old\"]"), "{orders}");
     assert_eq!(
         whats(&world, "node/node-1").await,
-        ["node.mode: draining in zone alpha, with what would rather wait", "node.label: disk=ssd old-"]
+        [
+            "node.mode: draining in zone alpha, with what would rather wait",
+            "node.label: set disk=ssd, there was no label old"
+        ]
     );
 }
 

@@ -412,6 +412,12 @@ impl Queue {
         later.into_iter().chain(holders).chain(claims).chain(quiet).min()
     }
 
+    /// What is being done of a job.
+    pub fn claims(&self, job: &str) -> Vec<Claim> {
+        let held = self.jobs.get(job).into_iter().flat_map(|entry| entry.claims.values());
+        held.map(|held| held.claim.clone()).collect()
+    }
+
     /// Whether somebody does a task under this claim.
     pub fn is_held(&self, claim: &Claim) -> bool {
         self.holder(claim).is_some()

@@ -1,5 +1,6 @@
 //! Doing what the plan says, and waiting for what came of it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{
@@ -109,14 +110,18 @@ async fn make_workload(
     exists: bool,
 ) -> Result<Vec<Begun>> {
     let spec = asked.spec.clone();
-    let made = match exists {
-        true => client.workload_update(name.as_str(), &WorkloadUpdate { spec }, None).await?,
+    let goal = match exists {
+        true => {
+            let before = client.workload_get(name.as_str()).await?;
+            let after = client.workload_update(name.as_str(), &WorkloadUpdate { spec }, None).await?;
+            Rollout::changed(&before, &after)
+        }
         false => {
             let body = WorkloadCreate { name: name.clone(), app: asked.app.clone(), spec };
-            client.workload_create(&body).await?
+            Rollout::settled(&client.workload_create(&body).await?)
         }
     };
-    Ok(vec![Begun::Workload(name.clone(), Rollout::settled(&made))])
+    Ok(vec![Begun::Workload(name.clone(), goal)])
 }
 
 /// Makes or changes an app in one order; its workloads are waited for one by one.
@@ -124,6 +129,7 @@ async fn make_app(client: &Client, name: &Name, asked: &AppSpec) -> Result<Vec<B
     let workloads = asked.workloads.clone();
     let description = asked.description.clone();
     let mut begun = Vec::new();
+    let mut before = BTreeMap::new();
     match found(client.app_get(name.as_str()).await)? {
         None => drop(client.app_create(&AppCreate { name: name.clone(), description, workloads }).await?),
         Some(app) => {
@@ -133,11 +139,14 @@ async fn make_app(client: &Client, name: &Name, asked: &AppSpec) -> Result<Vec<B
             client
                 .app_update(name.as_str(), &AppUpdate { description, workloads }, Some(app.version))
                 .await?;
+            before = there;
         }
     }
     for workload in &asked.workloads {
         let now = client.workload_get(workload.name.as_str()).await?;
-        begun.push(Begun::Workload(now.name.clone(), Rollout::settled(&now)));
+        let old = before.get(&workload.name);
+        let goal = old.map_or_else(|| Rollout::settled(&now), |old| Rollout::changed(old, &now));
+        begun.push(Begun::Workload(now.name.clone(), goal));
     }
     Ok(begun)
 }

@@ -22,8 +22,13 @@ Examples:
 /// A create is repeated with the same idempotency key while the cloud cannot be reached.
 const ATTEMPTS_MAX: usize = 3;
 
+// What takes something away has nothing to take away from here.
 #[derive(Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(
+    after_help = AFTER_HELP,
+    mut_arg("unset_env", |arg| arg.hide(true)),
+    mut_arg("unlabel", |arg| arg.hide(true))
+)]
 pub struct Arguments {
     /// Name of the new instance, unique in the tenant.
     name: Name,

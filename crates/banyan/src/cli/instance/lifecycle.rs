@@ -89,7 +89,8 @@ impl Act {
 pub async fn run(session: &Session, act: Act, args: Arguments) -> Result<()> {
     let mut targets = Vec::new();
     for text in &args.instances {
-        targets.push(find(session, text).await?);
+        let found = find(session, text).await;
+        targets.push(found.map_err(|failure| failure.all_or_none(args.instances.len(), "changed"))?);
     }
     perform(session, act, targets, &args.waiting, args.dry_run).await
 }
@@ -112,7 +113,7 @@ pub async fn delete(session: &Session, args: DeleteArguments) -> Result<()> {
             Err(failure) if args.ignore_missing && failure.message.starts_with("there is no") => {
                 note(format!("instance {text}: there is none"));
             }
-            Err(failure) => return Err(failure),
+            Err(failure) => return Err(failure.all_or_none(args.instances.len(), "deleted")),
         }
     }
     perform(session, Act::Delete, targets, &args.waiting, args.dry_run).await

@@ -1,5 +1,7 @@
 //! `banyan instance list`
 
+use std::collections::BTreeSet;
+
 use api::{Instance, ListQuery};
 use clap::Args;
 use model::Phase;
@@ -9,6 +11,7 @@ use crate::output::table::Column;
 use crate::output::text::{age_now, command, labels};
 use crate::output::{self, Format, note};
 use crate::session::{Session, all};
+use crate::wait::run_ended;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -34,6 +37,9 @@ pub struct Arguments {
 
 /// The phase, and what belongs to it, in a word or two.
 pub fn status(instance: &Instance) -> String {
+    if let Some(code) = run_ended(instance) {
+        return format!("exited ({code})");
+    }
     match (instance.phase, instance.exit_code) {
         (Phase::Exited, Some(code)) => format!("exited ({code})"),
         (phase, _) => match instance.health {
@@ -50,19 +56,20 @@ fn some<T: ToString>(value: &Option<T>) -> String {
 }
 
 const WORKLOAD: &str = "WORKLOAD";
+const ZONE: &str = "ZONE";
 
 const COLUMNS: [Column<Instance>; 15] = [
     Column::new("NAME", |i| i.name.to_string()),
     Column::new(WORKLOAD, |i| some(&i.workload)),
     Column::new("PHASE", status),
     Column::new("ADDRESS", |i| some(&i.address)),
+    Column::new(ZONE, |i| some(&i.zone)),
     Column::new("NODE", |i| some(&i.node)),
     Column::new("IMAGE", |i| i.spec.image.clone()),
     Column::new("CPU", |i| i.spec.cpu.to_string()),
     Column::new("MEMORY", |i| i.spec.memory.to_string()),
     Column::new("RESTARTS", |i| i.restarts.to_string()),
     Column::new("AGE", |i| age_now(i.created_at)),
-    Column::wide("ZONE", |i| some(&i.zone)),
     Column::wide("ID", |i| i.id.to_string()),
     Column::wide("COMMAND", |i| command(&i.spec.command)),
     Column::wide("LABELS", |i| labels(&i.spec.labels)),
@@ -93,8 +100,15 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         note("No instances. Make one with: banyan instance create NAME --image busybox -- sleep 1000");
         return Ok(());
     }
-    // Who has no workloads need not see that column.
+    // Who has no workloads, or is in one zone, need not see those columns.
     let owned = instances.iter().any(|instance| instance.workload.is_some());
-    let columns: Vec<_> = COLUMNS.into_iter().filter(|column| owned || column.header != WORKLOAD).collect();
+    let zones: BTreeSet<_> = instances.iter().filter_map(|instance| instance.zone.as_ref()).collect();
+    let apart = zones.len() > 1 || session.format == Format::Wide;
+    let shown = |column: &Column<Instance>| match column.header {
+        WORKLOAD => owned,
+        ZONE => apart,
+        _ => true,
+    };
+    let columns: Vec<_> = COLUMNS.into_iter().filter(shown).collect();
     output::list(session.format, &instances, &columns)
 }

@@ -135,7 +135,7 @@ pub struct InstanceOptions {
     /// Longest measured way, there and back, to an instance of a workload; may be repeated.
     #[arg(long, value_name = "WORKLOAD=TIME", value_parser = way, help_heading = "Place")]
     latency_to: Vec<(String, u32)>,
-    /// Rather there: zone=NAME, node=NAME or a node label, and a weight of 1 to 100; may be repeated.
+    /// Rather there: zone=NAME, node=NAME or a node label, and a weight of 1 to 100 [default: 50]; may be repeated.
     #[arg(long, value_name = "KEY=VALUE[:WEIGHT]", value_parser = preference, help_heading = "Place")]
     prefer: Vec<Preference>,
 }

@@ -109,7 +109,7 @@ pub async fn scale(session: &Session, args: ScaleArguments) -> Result<()> {
     if after.version == before.version {
         note(format!("workload {}: nothing was changed; it should have {replicas} already", after.name));
     }
-    let goal = Goal::settled(&after);
+    let goal = Goal::changed(&before, &after);
     finish(session, after, goal, &args.waiting).await
 }
 
@@ -162,7 +162,7 @@ pub async fn delete(session: &Session, args: DeleteArguments) -> Result<()> {
             Err(failure) if args.ignore_missing && failure.message.starts_with("there is no") => {
                 note(format!("workload {text}: there is none"));
             }
-            Err(failure) => return Err(failure),
+            Err(failure) => return Err(failure.all_or_none(args.workloads.len(), "deleted")),
         }
     }
     if args.dry_run {

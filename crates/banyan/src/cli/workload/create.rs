@@ -31,8 +31,15 @@ Examples:
 /// How often an update is tried again when somebody else changed the workload in between.
 const UPDATES_MAX: usize = 5;
 
+// What takes something away has nothing to take away from here.
 #[derive(Args)]
-#[command(after_help = CREATE_HELP)]
+#[command(
+    after_help = CREATE_HELP,
+    mut_arg("unset_env", |arg| arg.hide(true)),
+    mut_arg("unlabel", |arg| arg.hide(true)),
+    mut_arg("no_canary", |arg| arg.hide(true)),
+    mut_arg("no_autoscale", |arg| arg.hide(true))
+)]
 pub struct CreateArguments {
     /// Name of the new workload, unique in the tenant; at most 56 characters.
     name: Name,
@@ -123,8 +130,8 @@ pub async fn update(session: &Session, args: UpdateArguments) -> Result<()> {
         note(format!("workload {}: nothing was changed; what is given is what it is", seen.name));
         return show::show(session, &seen).await;
     }
-    let changed = put(session, seen, WorkloadUpdate { spec }).await?;
-    let goal = Goal::settled(&changed);
+    let changed = put(session, seen.clone(), WorkloadUpdate { spec }).await?;
+    let goal = Goal::changed(&seen, &changed);
     act::finish(session, changed, goal, &args.waiting).await
 }
 

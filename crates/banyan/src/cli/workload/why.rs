@@ -13,8 +13,8 @@ use crate::output::table::terminal_width;
 use crate::output::text::plural;
 use crate::output::{self, Format, data};
 use crate::session::Session;
-use crate::wait::last_events;
 use crate::wait::workload::{instances, state, well};
+use crate::wait::{last_events, last_trouble, sentence};
 
 /// Instances that are looked at, and of which decisions are shown.
 const LOOKED_AT: usize = 500;
@@ -42,7 +42,7 @@ pub async fn run(session: &Session, text: &str) -> Result<()> {
     if !matches!(session.format, Format::Table | Format::Wide) {
         return output::item(session.format, &why, name, |_, _| Vec::new());
     }
-    let mut text = format!("workload {name} is {}\n", state(&workload));
+    let mut text = sentence("workload", name, &state(&workload)) + "\n";
     if let Ok(revisions) = client.workload_revisions(name).await {
         let failed = revisions.iter().filter_map(|r| Some((r.revision, r.failed.as_ref()?)));
         failed
@@ -69,8 +69,9 @@ pub async fn run(session: &Session, text: &str) -> Result<()> {
             )
         }
     }
-    for instance in &why.instances {
-        text += &format!("\n{}", page(instance, terminal_width()));
+    for (instance, explained) in ill.iter().zip(&why.instances) {
+        text += &format!("\n{}", page(explained, terminal_width()));
+        text += &last_trouble(client, instance).await.map(|line| format!("{line}\n")).unwrap_or_default();
     }
     data(&text)
 }

@@ -91,13 +91,8 @@ fn hash(text: &str) -> u32 {
 
 fn descriptor(value: &Value, place: &str, faults: &mut Faults) -> Vec<Resource> {
     let Some(mut top) = Fields::of(value, "", faults) else { return Vec::new() };
-    top.needed("sla_version", faults);
-    match top.text("sla_version", faults) {
-        Some(VERSION) | None => {}
-        Some(other) => {
-            faults.add("sla_version", format!("must be \"{VERSION}\", not \"{other}\""));
-            return Vec::new();
-        }
+    if !top.constant("sla_version", VERSION, faults) {
+        return Vec::new();
     }
     // Who acts is who is logged in, so the customer is only looked at.
     top.needed("customerID", faults);

@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
     /// Says so when a field that must be there is not.
     pub fn needed(&mut self, key: &'static str, faults: &mut Faults) {
         if self.get(key).is_none() {
-            faults.add(&self.at(key), "is missing");
+            faults.add(&self.at(key), format!("'{key}' is missing"));
         }
     }
 
@@ -127,6 +127,26 @@ impl<'a> Fields<'a> {
         items.map(|(index, item)| (format!("{path}[{index}]"), item)).collect()
     }
 
+    /// A text that is always the same; anything else is told with what it must be.
+    pub fn constant(&mut self, key: &'static str, must_be: &str, faults: &mut Faults) -> bool {
+        let expected = format!("\"{must_be}\"");
+        match self.get(key) {
+            None => {
+                self.needed(key, faults);
+                true
+            }
+            Some(Value::String(text)) if text == must_be => true,
+            Some(Value::String(text)) => {
+                faults.add(&self.at(key), format!("must be {expected}, not \"{}\"", model::shown(text)));
+                false
+            }
+            Some(value) => {
+                faults.add(&self.at(key), mismatch(&expected, value));
+                false
+            }
+        }
+    }
+
     pub fn texts(&mut self, key: &'static str, faults: &mut Faults) -> Vec<(String, &'a str)> {
         let mut texts = Vec::new();
         for (path, item) in self.list(key, faults) {
@@ -155,7 +175,8 @@ impl<'a> Fields<'a> {
     pub fn rest(self, faults: &mut Faults) {
         for (key, value) in self.map.iter().filter(|(key, _)| !self.seen.contains(key.as_str())) {
             if asks(value) {
-                faults.add(&self.at(key), "is not a field of an SLA descriptor v2.0");
+                let sentence = format!("'{}' is not a field of an SLA descriptor v2.0", model::shown(key));
+                faults.add(&self.at(key), sentence);
             }
         }
     }
@@ -199,10 +220,10 @@ mod tests {
                 "top.b: must be a whole number, zero or more, not a text (\"x\")",
                 "top.c[0]: must be a text, not a number (1); write \"1\"",
                 "top.d: must be a whole number, zero or more, not a number (1.5)",
-                "top.missing: is missing",
+                "top.missing: 'missing' is missing",
                 "top.e.f.g: no",
                 "top.b: must be a list, not a text (\"x\")",
-                "top.z: is not a field of an SLA descriptor v2.0",
+                "top.z: 'z' is not a field of an SLA descriptor v2.0",
             ]
         );
     }

@@ -141,7 +141,10 @@ fn connectivity_becomes_a_way_to_a_workload() {
     bad_service(
         json!({"connectivity": [{"target_microservice_id": "curl", "con_constraints": [
             {"type": "bandwidth", "threshold": 100, "rigidness": 1}]}]}),
-        &["con_constraints[0].convergence_time: is missing", "con_constraints[0].threshold: bandwidth"],
+        &[
+            "con_constraints[0].convergence_time: 'convergence_time' is missing",
+            "con_constraints[0].threshold: bandwidth",
+        ],
     );
 }
 
@@ -151,23 +154,25 @@ fn flawed_descriptors_are_refused_with_every_flaw() {
     let mut value = sla(json!([]));
     value.as_object_mut().unwrap().remove("sla_version");
     assert!(is_descriptor(&value));
-    bad(&value, &["sla_version: is missing"]);
+    bad(&value, &["sla_version: 'sla_version' is missing"]);
     // Another version; nothing else can be said of it.
     let mut value = sla(json!([{}]));
     value["sla_version"] = json!("v3.0");
     bad(&value, &["sla_version: must be \"v2.0\", not \"v3.0\""]);
+    value["sla_version"] = json!(2);
+    bad(&value, &["sla_version: must be \"v2.0\", not a number (2)"]);
     // Wrong types and missing fields.
     bad(
         &json!({"sla_version": "v2.0", "applications": [{"application_name": 7, "microservices": [{}]}], "x": 1}),
         &[
-            "customerID: is missing",
-            "x: is not a field",
+            "customerID: 'customerID' is missing",
+            "x: 'x' is not a field",
             "applications[0].application_name: must be a text, not a number (7)",
-            "applications[0].application_namespace: is missing",
-            "microservices[0].microservice_name: is missing",
-            "microservices[0].microservice_namespace: is missing",
-            "microservices[0].virtualization: is missing",
-            "microservices[0].code: is missing",
+            "applications[0].application_namespace: 'application_namespace' is missing",
+            "microservices[0].microservice_name: 'microservice_name' is missing",
+            "microservices[0].microservice_namespace: 'microservice_namespace' is missing",
+            "microservices[0].virtualization: 'virtualization' is missing",
+            "microservices[0].code: 'code' is missing",
         ],
     );
     bad(
@@ -244,7 +249,7 @@ fn what_cannot_be_given_is_named() {
             ".sla_violation_strategy:",
             ".added_files:",
             ".state:",
-            ".expected_output: is not a field",
+            ".expected_output: 'expected_output' is not a field",
         ],
     );
     bad_service(
@@ -259,10 +264,10 @@ fn what_cannot_be_given_is_named() {
             "constraints[1].allowed: 2 clusters would do",
             "constraints[2].needs:",
             "constraints[3].type: 'moon'",
-            "constraints[4].type: is missing",
+            "constraints[4].type: 'type' is missing",
             "constraints[5].location: must be",
             "constraints[6].location: latitude",
-            "constraints[7].area: is missing",
+            "constraints[7].area: 'area' is missing",
         ],
     );
     bad_service(

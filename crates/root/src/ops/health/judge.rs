@@ -200,8 +200,8 @@ pub fn certificate(
 
 pub fn clock(subject: &str, ahead_ms: i64, at: Timestamp) -> Check {
     let off = ahead_ms.unsigned_abs();
-    let way = if ahead_ms < 0 { "behind" } else { "ahead" };
-    let message = format!("{off} ms {way} of root's clock");
+    let way = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    let message = format!("{off} ms {way} root's clock");
     let check = |light| Check::new("clock", subject, light, message.clone(), at);
     let hint = "set the clock there by NTP";
     match off {
