@@ -232,6 +232,12 @@ impl Engine {
         self.inner.core.depot.as_ref().map(|depot| depot.state())
     }
 
+    /// Whether the disk has more room than what is kept for deletes. Cheap.
+    pub fn has_room(&self) -> bool {
+        let (free, reserve) = self.inner.core.room.left();
+        free > reserve
+    }
+
     pub fn stats(&self) -> Result<Stats, EngineError> {
         Stats::of(&self.inner.core)
     }

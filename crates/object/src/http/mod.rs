@@ -297,7 +297,7 @@ impl Edge {
         line.took = started.elapsed();
         let operation = line.trace.seen().map_or("none", |seen| seen.operation.as_str());
         self.service.metrics.request(operation, line.status, line.took, received, line.sent.unwrap_or(0));
-        self.log.note(&self.service, line);
+        self.log.note(&line).await;
         Ok(response)
     }
 

@@ -54,10 +54,12 @@ pub fn nobody() -> Arc<dyn Identity> {
 }
 
 pub struct Bed {
-    store: Store,
+    /// None where another process runs it.
+    store: Option<Store>,
+    host: String,
     users: Arc<Users>,
     http: reqwest::Client,
-    _data: tempfile::TempDir,
+    _data: Option<tempfile::TempDir>,
 }
 
 /// What an answer says.
@@ -125,17 +127,26 @@ impl Bed {
         let mut config = Config::new(data.path().to_owned(), "127.0.0.1:0".parse().unwrap());
         set(&mut config);
         let store = Store::start(config, users.clone()).await.unwrap();
-        Self { store, users, http: reqwest::Client::new(), _data: data }
+        let (host, http) = (store.address().to_string(), reqwest::Client::new());
+        Self { store: Some(store), host, users, http, _data: Some(data) }
+    }
+
+    /// One that another process runs.
+    pub fn at(host: String) -> Self {
+        let users = Arc::new(Users(Mutex::default()));
+        Self { store: None, host, users, http: reqwest::Client::new(), _data: None }
     }
 
     pub async fn stop(self) {
         drop(self.http);
-        self.store.stop().await;
+        if let Some(store) = self.store {
+            store.stop().await;
+        }
     }
 
     /// Serves one more address.
     pub async fn listen_also(&self, ip: &str) -> model::Result<()> {
-        self.store.listen_also(ip.parse().unwrap()).await
+        self.store.as_ref().unwrap().listen_also(ip.parse().unwrap()).await
     }
 
     /// Takes a user's key away.
@@ -144,7 +155,7 @@ impl Bed {
     }
 
     pub fn host(&self) -> String {
-        self.store.address().to_string()
+        self.host.clone()
     }
 
     /// Sends as it is.
