@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use futures::stream;
 use http::HeaderMap;
+use jiff::Timestamp;
 use s3s::{S3ErrorCode, StdError};
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +106,7 @@ async fn write(service: &Service, file: &Batch, parcel: Parcel, now: Progress) -
     let mut new = terms.version(bucket.owner, None, sealing.record);
     new.head.size = taken.size;
     new.head.etag = taken.etag();
-    let object = to.object(file);
+    let object = to.object(file, Timestamp::now());
     let progress = postcard::to_stdvec(&now).map_err(|error| EngineError::Index(error.to_string()))?;
     let write = service.engine.write(move |tx: &mut Tx<'_>| -> Result<()> {
         let bucket = self::bucket(tx, &to)?;

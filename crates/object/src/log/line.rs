@@ -98,7 +98,7 @@ impl Line {
             bucket.name.clone(),
             at.to_string(),
             or_none(seen.caller.address.map(|address| address.to_string())),
-            or_none(principal.map(arn)),
+            word(&or_none(principal.map(arn))),
             self.request_id.clone(),
             format!("REST.{}.{}", self.method, resource(&seen.operation)),
             or_none(seen.key.as_deref().map(|key| escape(key, true))),

@@ -24,7 +24,7 @@ pub struct Target {
     /// Of the bucket that let the line in: one that took its name later may be somebody else's.
     pub id: u32,
     pub prefix: String,
-    /// The day that names carry: that of the requests, else that of the file.
+    /// The day that names carry: that of the requests, else that of the delivery.
     pub day: Option<String>,
     /// Whether days are folders.
     pub parted: bool,
@@ -46,12 +46,12 @@ impl Target {
         Self { bucket, id, prefix, day: by_event.then_some(day), parted: true }
     }
 
-    /// The name of the object with the lines of a file.
-    pub fn object(&self, file: &Batch) -> String {
-        let begun = file.begun.to_zoned(TimeZone::UTC);
+    /// The name of the object with the lines of a file that is delivered now.
+    pub fn object(&self, file: &Batch, now: Timestamp) -> String {
+        let now = now.to_zoned(TimeZone::UTC);
         let (day, time) = match &self.day {
             Some(day) => (day.clone(), "00-00-00".to_owned()),
-            None => (begun.strftime("%Y-%m-%d").to_string(), begun.strftime("%H-%M-%S").to_string()),
+            None => (now.strftime("%Y-%m-%d").to_string(), now.strftime("%H-%M-%S").to_string()),
         };
         let folder = if self.parted { day.replace('-', "/") + "/" } else { String::new() };
         let name = file.path.file_name().unwrap_or_default().as_encoded_bytes();
@@ -65,12 +65,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_the_format_and_the_file() {
-        let begun: Timestamp = "2026-11-16T07:08:09Z".parse().unwrap();
+    fn names_follow_the_format_and_tell_files_apart() {
+        let begun: Timestamp = "2026-11-15T23:59:59Z".parse().unwrap();
+        let now: Timestamp = "2026-11-16T07:08:09Z".parse().unwrap();
         let name = |day: Option<&str>, parted, number: u64| {
             let (bucket, prefix) = ("t".into(), "log/".into());
             let to = Target { bucket, id: 1, prefix, day: day.map(Into::into), parted };
-            to.object(&Batch { number, begun, path: format!("/data/log/{number:016x}").into() })
+            to.object(&Batch { number, begun, path: format!("/data/log/{number:016x}").into() }, now)
         };
         let begin = |name: String| name[..name.len() - 16].to_owned();
         assert_eq!(begin(name(None, false, 7)), "log/2026-11-16-07-08-09-");

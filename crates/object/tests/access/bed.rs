@@ -99,7 +99,7 @@ pub fn user(name: &str) -> Signer {
 }
 
 impl Bed {
-    /// Users `admin`, `member`, `viewer` of account `home`, and `other` of account `away`.
+    /// Users `admin`, `member`, `viewer` and `M. Tester` of account `home`, and `other` of account `away`.
     pub async fn start() -> Self {
         Self::start_with(|_| ()).await
     }
@@ -110,6 +110,7 @@ impl Bed {
             ("admin", "home", Rights::Manage),
             ("member", "home", Rights::Write),
             ("viewer", "home", Rights::Read),
+            ("M. Tester", "home", Rights::Write),
             ("other", "away", Rights::Manage),
         ];
         let users = users.map(|(name, tenant, rights)| {

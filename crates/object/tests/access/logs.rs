@@ -287,6 +287,40 @@ async fn a_bucket_made_anew_under_the_name_gets_no_lines() {
 }
 
 #[tokio::test]
+async fn only_the_owner_says_where_lines_go() {
+    let bed = Bed::start().await;
+    prepare(&bed).await;
+    let lets = policy(
+        r#""Effect":"Allow","Principal":"*","Action":"s3:*BucketLogging","Resource":"arn:aws:s3:::box""#,
+    );
+    assert_eq!(bed.call(&user("admin"), "PUT", "/box?policy=", &lets).await.code(), "ok");
+    assert_eq!(bed.call(&user("other"), "GET", "/box?logging=", "").await.code(), "ok");
+    for document in [asked(""), "<BucketLoggingStatus/>".into()] {
+        assert_eq!(bed.call(&user("other"), "PUT", "/box?logging=", &document).await.code(), "AccessDenied");
+        assert_eq!(bed.call(&user("admin"), "PUT", "/box?logging=", &document).await.code(), "ok");
+    }
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn names_with_spaces_are_one_field() {
+    let bed = Bed::start_with(|config| config.log_every = Duration::from_millis(100)).await;
+    prepare(&bed).await;
+    let by = user("M. Tester");
+    let (id, _) = bed.head_of(&by, "GET", "/box/no").await;
+    let end = Instant::now() + Duration::from_secs(60);
+    let line = loop {
+        if let Some(line) = lines(&bed).await.into_iter().find(|line| line.contains(&id)) {
+            break line;
+        }
+        assert!(Instant::now() < end);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert!(line.contains(&format!(" arn:aws:iam::home:user/M.+Tester {id} ")), "{line}");
+    bed.stop().await;
+}
+
+#[tokio::test]
 async fn prefixes_are_bounded() {
     let bed = Bed::start().await;
     prepare(&bed).await;
