@@ -26,6 +26,14 @@ impl Fault {
     pub fn new(code: S3ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self::S3(code, message.into())
     }
+
+    /// The code that clients are told.
+    pub fn code(&self) -> S3ErrorCode {
+        match self {
+            Self::S3(code, _) | Self::Absent { code, .. } => code.clone(),
+            Self::Engine(_) => S3ErrorCode::InternalError,
+        }
+    }
 }
 
 impl From<S3ErrorCode> for Fault {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -9,9 +10,11 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::spool::{Added, Record, Spool};
 use crate::metrics::Metrics;
 
-/// Lines that may wait for the thread; more are lost and counted.
+/// Records that may wait for the thread; more are lost and counted.
 const WAITING_MAX: usize = 2048;
-/// The most lines of one write.
+/// Bytes that may.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+/// The most records of one write.
 const TOGETHER: usize = 256;
 
 /// What the thread shares with those who deliver. It has no part of the engine, whose data it would keep open.
@@ -22,10 +25,16 @@ pub struct Desk {
     /// A file is full.
     pub full: Notify,
     metrics: Arc<Metrics>,
+    /// Bytes that wait for the thread.
+    waiting: AtomicUsize,
 }
 
 enum Ask {
-    Keep(Vec<u8>, oneshot::Sender<()>),
+    Keep {
+        record: Vec<u8>,
+        lines: u64,
+        done: oneshot::Sender<()>,
+    },
     /// The file takes no more lines than those before this.
     End(oneshot::Sender<()>),
 }
@@ -34,25 +43,29 @@ enum Ask {
 #[derive(Clone)]
 pub struct Clerk {
     asks: mpsc::Sender<Ask>,
-    metrics: Arc<Metrics>,
+    desk: Arc<Desk>,
 }
 
 impl Clerk {
     pub fn start(desk: Arc<Desk>) -> io::Result<Self> {
         let (asks, taken) = mpsc::channel(WAITING_MAX);
-        let metrics = desk.metrics.clone();
-        thread::Builder::new().name("access-log".into()).spawn(move || desk.work(taken))?;
-        Ok(Self { asks, metrics })
+        let at = desk.clone();
+        thread::Builder::new().name("access-log".into()).spawn(move || at.work(taken))?;
+        Ok(Self { asks, desk })
     }
 
-    /// Ends when the line is in a file, or lost. It is kept also if nobody waits for that.
+    /// Ends when the record is in a file, or lost. It is kept also if nobody waits for that.
     pub async fn keep(&self, record: &Record) {
         let (done, kept) = oneshot::channel();
-        let line = record.encode();
-        match self.asks.try_send(Ask::Keep(line, done)) {
-            Ok(()) => drop(kept.await),
-            Err(_) => self.metrics.log_lost(1),
+        let (record, lines) = (record.encode(), record.lines());
+        let length = record.len();
+        let waiting = &self.desk.waiting;
+        let fits = waiting.fetch_add(length, Ordering::Relaxed) + length <= WAITING_BYTES_MAX;
+        if fits && self.asks.try_send(Ask::Keep { record, lines, done }).is_ok() {
+            return drop(kept.await);
         }
+        waiting.fetch_sub(length, Ordering::Relaxed);
+        self.desk.metrics.log_lost(lines);
     }
 
     /// Ends the file that takes lines, after those that were given before.
@@ -67,42 +80,43 @@ impl Clerk {
 impl Desk {
     pub fn new(spool: Spool, metrics: Arc<Metrics>) -> Self {
         metrics.log_waiting(spool.bytes());
-        Self { spool, begun: Notify::new(), full: Notify::new(), metrics }
+        Self { spool, begun: Notify::new(), full: Notify::new(), metrics, waiting: AtomicUsize::new(0) }
     }
 
     fn work(&self, mut asks: mpsc::Receiver<Ask>) {
         let mut fails = false;
         let mut together = Vec::new();
         while asks.blocking_recv_many(&mut together, TOGETHER) > 0 {
-            let (mut lines, mut count, mut waiting) = (Vec::new(), 0, Vec::new());
+            let (mut bytes, mut count, mut waiting) = (Vec::new(), 0, Vec::new());
             for ask in together.drain(..) {
                 match ask {
-                    Ask::Keep(line, done) => {
-                        lines.extend(line);
-                        count += 1;
+                    Ask::Keep { record, lines, done } => {
+                        self.waiting.fetch_sub(record.len(), Ordering::Relaxed);
+                        bytes.extend(record);
+                        count += lines;
                         waiting.push(done);
                     }
                     Ask::End(done) => {
-                        self.keep(&mut lines, &mut count, &mut fails);
+                        self.keep(&mut bytes, &mut count, &mut fails);
                         self.spool.end();
                         waiting.push(done);
                     }
                 }
             }
-            self.keep(&mut lines, &mut count, &mut fails);
+            self.keep(&mut bytes, &mut count, &mut fails);
             for done in waiting {
                 let _ = done.send(());
             }
         }
     }
 
-    /// Writes lines; says once when that begins to fail.
-    fn keep(&self, lines: &mut Vec<u8>, count: &mut u64, fails: &mut bool) {
-        let (lines, count) = (std::mem::take(lines), std::mem::take(count));
+    /// Writes records with so many lines; says once when that begins to fail.
+    fn keep(&self, bytes: &mut Vec<u8>, count: &mut u64, fails: &mut bool) {
+        let (bytes, count) = (std::mem::take(bytes), std::mem::take(count));
         if count == 0 {
             return;
         }
-        let failed = match self.spool.add(&lines) {
+        let failed = match self.spool.add(&bytes) {
             Ok(Added::First) => {
                 self.begun.notify_one();
                 None

@@ -82,13 +82,14 @@ fn parcels(bytes: &[u8]) -> (Vec<Parcel>, u64) {
     let mut parcels: Vec<Parcel> = Vec::new();
     let mut places: HashMap<Target, usize> = HashMap::new();
     for record in records {
+        let lines = record.lines();
         let place = *places.entry(record.to).or_insert_with_key(|to| {
             parcels.push(Parcel { to: to.clone(), text: String::new(), lines: 0 });
             parcels.len() - 1
         });
         let parcel = &mut parcels[place];
         parcel.text.push_str(&record.text);
-        parcel.lines += 1;
+        parcel.lines += lines;
     }
     (parcels, torn)
 }

@@ -61,7 +61,7 @@ impl Log {
         let Some(record) = record(&self.service, line) else { return };
         // What is left of a full disk is for deletes.
         if !self.service.engine.has_room() {
-            return self.service.metrics.log_lost(1);
+            return self.service.metrics.log_lost(record.lines());
         }
         // A disk that stalls does not hold up the answer; the line is kept when it goes on.
         let _ = tokio::time::timeout(KEPT_WAIT, self.clerk.keep(&record)).await;

@@ -20,7 +20,7 @@ pub const FILE_MAX: u64 = 1 << 20;
 /// Bytes of all files after which no more are taken.
 const ALL_MAX: u64 = 64 << 20;
 
-/// One line, and where it goes.
+/// The lines about one request, and where they go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub to: Target,
@@ -28,6 +28,10 @@ pub struct Record {
 }
 
 impl Record {
+    pub fn lines(&self) -> u64 {
+        self.text.lines().count() as u64
+    }
+
     /// As a line of a file.
     pub fn encode(&self) -> Vec<u8> {
         let mut line = serde_json::to_vec(self).expect("plain data");

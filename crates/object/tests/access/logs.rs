@@ -321,6 +321,37 @@ async fn names_with_spaces_are_one_field() {
 }
 
 #[tokio::test]
+async fn a_delete_of_many_names_each() {
+    let bed = Bed::start_with(|config| config.log_every = Duration::from_millis(100)).await;
+    prepare(&bed).await;
+    let denies = policy(
+        r#""Effect":"Deny","Principal":"*","Action":"s3:DeleteObject","Resource":"arn:aws:s3:::box/kept""#,
+    );
+    assert_eq!(bed.call(&user("admin"), "PUT", "/box?policy=", &denies).await.code(), "ok");
+    let many =
+        "<Delete><Quiet>true</Quiet><Object><Key>a b</Key></Object><Object><Key>kept</Key></Object></Delete>";
+    let sum = object::checksum::md5_base64(many.as_bytes());
+    let headers = [("content-md5", sum.as_str())];
+    let told = bed.call_with(&user("member"), "POST", "/box?delete=", &headers, many).await;
+    assert_eq!((told.status, told.text("Key")), (200, Some("kept")), "{}", told.body);
+    let end = Instant::now() + Duration::from_secs(60);
+    let lines = loop {
+        let lines = lines(&bed).await;
+        if lines
+            .iter()
+            .any(|line| line.contains(" REST.POST.MULTI_OBJECT_DELETE - \"POST /box?delete= HTTP/1.1\" 200 "))
+        {
+            break lines;
+        }
+        assert!(Instant::now() < end, "{lines:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(count(&lines, " BATCH.DELETE.OBJECT a%20b - 204 - - - - - - - - "), 1, "{lines:?}");
+    assert_eq!(count(&lines, " BATCH.DELETE.OBJECT kept - 403 AccessDenied - - - - - - - "), 1, "{lines:?}");
+    bed.stop().await;
+}
+
+#[tokio::test]
 async fn prefixes_are_bounded() {
     let bed = Bed::start().await;
     prepare(&bed).await;
