@@ -107,6 +107,7 @@ async fn write(service: &Service, file: &Batch, parcel: Parcel, now: Progress) -
     let mut new = terms.version(bucket.owner, None, sealing.record);
     new.head.size = taken.size;
     new.head.etag = taken.etag();
+    let quota = service.identity.quota(&new.head.owner.id).await;
     let object = to.object(file, Timestamp::now());
     let progress = postcard::to_stdvec(&now).map_err(|error| EngineError::Index(error.to_string()))?;
     let write = service.engine.write(move |tx: &mut Tx<'_>| -> Result<()> {
@@ -114,7 +115,7 @@ async fn write(service: &Service, file: &Batch, parcel: Parcel, now: Progress) -
         if let Some(written) = taken.written {
             new.blobs = vec![Blob { id: tx.store(written)?, size: new.head.size, part: 1, checksum: None }];
         }
-        version::insert(tx, &bucket, &object, new, None)?;
+        version::insert(tx, &bucket, &object, new, quota)?;
         tx.put(place(), progress);
         Ok(())
     });

@@ -39,8 +39,8 @@ impl Identity for Users {
         users.values().any(|known| *known.account.id == *account && *known.user == *user)
     }
 
-    async fn quota(&self, _: &str) -> Option<u64> {
-        None
+    async fn quota(&self, account: &str) -> Option<u64> {
+        (account == "poor").then_some(10)
     }
 
     fn root_key(&self) -> [u8; 32] {
@@ -99,7 +99,7 @@ pub fn user(name: &str) -> Signer {
 }
 
 impl Bed {
-    /// Users `admin`, `member`, `viewer` and `M. Tester` of account `home`, and `other` of account `away`.
+    /// Users `admin`, `member`, `viewer` and `M. Tester` of account `home`, `other` of account `away`, and `poor` of one that may keep ten bytes.
     pub async fn start() -> Self {
         Self::start_with(|_| ()).await
     }
@@ -112,6 +112,7 @@ impl Bed {
             ("viewer", "home", Rights::Read),
             ("M. Tester", "home", Rights::Write),
             ("other", "away", Rights::Manage),
+            ("poor", "poor", Rights::Manage),
         ];
         let users = users.map(|(name, tenant, rights)| {
             let principal = Principal {

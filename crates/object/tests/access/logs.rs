@@ -262,6 +262,41 @@ async fn a_stop_delivers_the_lines_of_what_it_waits_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_target_over_its_quota_loses_its_lines_alone() {
+    let data = tempfile::tempdir().unwrap();
+    let start = || {
+        Bed::start_with(|config| {
+            config.data = data.path().to_owned();
+            config.log_every = NEVER;
+        })
+    };
+    let bed = start().await;
+    let poor = user("poor");
+    for bucket in ["/its-box", "/its-logs"] {
+        assert_eq!(bed.call(&poor, "PUT", bucket, "").await.code(), "ok");
+    }
+    assert_eq!(bed.call(&poor, "PUT", "/its-logs/k", "more than ten bytes").await.code(), "QuotaExceeded");
+    let lets = policy(
+        r#""Effect":"Allow","Principal":{"Service":"logging.s3.amazonaws.com"},"Action":"s3:PutObject","Resource":"arn:aws:s3:::its-logs/*""#,
+    );
+    assert_eq!(bed.call(&poor, "PUT", "/its-logs?policy=", &lets).await.code(), "ok");
+    let document = asked("").replace(">logs<", ">its-logs<");
+    assert_eq!(bed.call(&poor, "PUT", "/its-box?logging=", &document).await.code(), "ok");
+    bed.head_of(&poor, "GET", "/its-box/no").await;
+    prepare(&bed).await;
+    let ids = ask(&bed, 2).await;
+    bed.stop().await;
+    assert_eq!(waiting(data.path()), 0, "what is refused is not kept");
+
+    let bed = start().await;
+    let listed = bed.call(&poor, "GET", "/its-logs?list-type=2", "").await;
+    assert_eq!(listed.text("KeyCount"), Some("0"), "{}", listed.body);
+    let lines = lines(&bed).await;
+    assert!(ids.iter().all(|id| count(&lines, id) == 1), "{lines:?}");
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_made_anew_under_the_name_gets_no_lines() {
     let data = tempfile::tempdir().unwrap();
     let start = || {
