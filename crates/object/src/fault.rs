@@ -64,6 +64,9 @@ impl From<Fault> for S3Error {
                 S3ErrorCode::ServiceUnavailable,
                 "The store has no room left on its disk.",
             ),
+            Fault::Engine(EngineError::Behind) => {
+                S3Error::with_message(S3ErrorCode::SlowDown, "Please reduce your request rate.")
+            }
             Fault::Engine(EngineError::Stopped) => S3Error::with_message(
                 S3ErrorCode::ServiceUnavailable,
                 "The store takes no changes until it is started again.",

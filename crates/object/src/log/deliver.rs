@@ -73,7 +73,7 @@ pub async fn file(service: &Service, spool: &Spool, file: &Batch) -> Result<()> 
 
 /// Whether an error may be over at the next try.
 fn passes(error: &EngineError) -> bool {
-    matches!(error, EngineError::Io(_) | EngineError::Away(_) | EngineError::Stopped)
+    matches!(error, EngineError::Io(_) | EngineError::Away(_) | EngineError::Behind | EngineError::Stopped)
 }
 
 /// What goes to each target, and how many lines cannot be read.
