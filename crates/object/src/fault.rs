@@ -26,6 +26,14 @@ impl Fault {
     pub fn new(code: S3ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self::S3(code, message.into())
     }
+
+    /// The code that clients are told.
+    pub fn code(&self) -> S3ErrorCode {
+        match self {
+            Self::S3(code, _) | Self::Absent { code, .. } => code.clone(),
+            Self::Engine(_) => S3ErrorCode::InternalError,
+        }
+    }
 }
 
 impl From<S3ErrorCode> for Fault {
@@ -56,6 +64,9 @@ impl From<Fault> for S3Error {
                 S3ErrorCode::ServiceUnavailable,
                 "The store has no room left on its disk.",
             ),
+            Fault::Engine(EngineError::Behind) => {
+                S3Error::with_message(S3ErrorCode::SlowDown, "Please reduce your request rate.")
+            }
             Fault::Engine(EngineError::Stopped) => S3Error::with_message(
                 S3ErrorCode::ServiceUnavailable,
                 "The store takes no changes until it is started again.",

@@ -72,6 +72,8 @@ pub struct Metrics {
     received: Counter,
     sent: Counter,
     synced: Counter<f64, AtomicU64>,
+    log_lost: Counter,
+    log_waiting: Gauge,
     counters: Vec<Counter>,
     gauges: Vec<Gauge>,
 }
@@ -89,6 +91,11 @@ impl Metrics {
         let durations: Family<_, _, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(BUCKETS));
         let (received, sent, synced) = (Counter::default(), Counter::default(), Counter::default());
+        let log_lost = Counter::default();
+        registry.register("log_lost_lines", "Lines of access logs that were lost", log_lost.clone());
+        let log_waiting = Gauge::default();
+        let says = "Bytes of access logs that wait for their delivery";
+        registry.register("log_waiting_bytes", says, log_waiting.clone());
         registry.register("requests", "Answered requests", requests.clone());
         registry.register("request_seconds", "Time to the head of the answer", durations.clone());
         let says = "Bytes of bodies by their announced length";
@@ -106,7 +113,26 @@ impl Metrics {
             gauge
         });
         let (counters, gauges) = (counters.into(), gauges.into());
-        Self { registry, requests, durations, received, sent, synced, counters, gauges }
+        Self {
+            registry,
+            requests,
+            durations,
+            received,
+            sent,
+            synced,
+            log_lost,
+            log_waiting,
+            counters,
+            gauges,
+        }
+    }
+
+    pub fn log_lost(&self, lines: u64) {
+        self.log_lost.inc_by(lines);
+    }
+
+    pub fn log_waiting(&self, bytes: u64) {
+        self.log_waiting.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     pub fn request(&self, operation: &str, status: u16, took: Duration, received: u64, sent: u64) {
@@ -146,6 +172,8 @@ mod tests {
         let metrics = Metrics::new();
         metrics.request("PutObject", 200, Duration::from_millis(3), 10, 0);
         metrics.request("GetObject", 404, Duration::from_millis(3), 0, 7);
+        metrics.log_lost(3);
+        metrics.log_waiting(700);
         let mut now = Condition::default();
         now.stats.groups = 3;
         now.stats.damaged = 2;
@@ -162,6 +190,8 @@ mod tests {
             "banyan_object_groups_total 3",
             "banyan_object_sync_seconds_total 1.5",
             "banyan_object_damaged_blobs 2",
+            "banyan_object_log_lost_lines_total 3",
+            "banyan_object_log_waiting_bytes 700",
             "banyan_object_request_seconds_count{operation=\"PutObject\"} 1",
         ] {
             assert!(text.contains(line), "{line}\n{text}");

@@ -168,6 +168,12 @@ pub fn check_logging(tx: &Tx<'_>, bucket: &Bucket, ask: &mut LoggingEnabled) -> 
         }
         Err(other) => return Err(other),
     };
+    if !crate::log::name_fits(&ask.target_prefix) {
+        return Err(Fault::new(
+            S3ErrorCode::InvalidArgument,
+            format!("The prefix of logs has up to {} bytes and no NUL", crate::log::PREFIX_MAX),
+        ));
+    }
     ask.target_grants = None;
     let format = ask.target_object_key_format.get_or_insert_default();
     match &format.partitioned_prefix {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{Error, Result};
 use tokio::task::JoinHandle;
@@ -17,6 +18,9 @@ use crate::metrics::Metrics;
 use crate::service::Service;
 use crate::{lifecycle, notify};
 
+/// How long a store that stops waits for its access logs.
+const LOG_WAIT: Duration = Duration::from_secs(10);
+
 /// Runs until [`Store::stop`].
 pub struct Store {
     service: Service,
@@ -26,6 +30,7 @@ pub struct Store {
     door: Door,
     /// Of further listeners.
     doors: TaskTracker,
+    log: Log,
 }
 
 impl Store {
@@ -47,16 +52,18 @@ impl Store {
         let service =
             Service { engine, identity, config: Arc::new(config), metrics: Arc::new(Metrics::new()) };
         let stop = CancellationToken::new();
-        let (log, logging) = Log::new(service.clone(), stop.clone());
-        let server = Server::bind(service.clone(), log).await?;
+        let log = Log::open(service.clone()).map_err(|error| {
+            Error::internal(format!("the folder of access logs cannot be opened: {error}"))
+        })?;
+        let server = Server::bind(service.clone(), log.clone()).await?;
         let (address, door) = (server.address()?, server.door());
         let tasks = vec![
             tokio::spawn(server.run(stop.clone())),
             tokio::spawn(lifecycle::run(service.clone(), stop.clone())),
             tokio::spawn(notify::run(service.clone(), stop.clone())),
-            tokio::spawn(logging),
+            tokio::spawn(log.clone().run(stop.clone())),
         ];
-        Ok(Self { service, address, stop, tasks, door, doors: TaskTracker::new() })
+        Ok(Self { service, address, stop, tasks, door, doors: TaskTracker::new(), log })
     }
 
     /// Serves S3 on one more address, on the port that it has; nothing where it listens there already.
@@ -91,6 +98,10 @@ impl Store {
         }
         self.doors.close();
         self.doors.wait().await;
+        // What does not get there in time waits in its file for the next start.
+        if tokio::time::timeout(LOG_WAIT, self.log.deliver()).await.is_err() {
+            tracing::warn!("access logs were not delivered in time");
+        }
         self.service.engine.close().await;
     }
 }

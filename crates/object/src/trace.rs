@@ -13,6 +13,17 @@ pub struct Trace(Arc<Inner>);
 struct Inner {
     seen: OnceLock<Seen>,
     by_acl: AtomicBool,
+    each: OnceLock<Vec<Each>>,
+}
+
+/// What became of one object of a request about many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Each {
+    pub key: String,
+    pub version_id: Option<String>,
+    pub status: u16,
+    /// The code of an error.
+    pub code: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -40,5 +51,14 @@ impl Trace {
 
     pub fn is_by_acl(&self) -> bool {
         self.0.by_acl.load(Ordering::Relaxed)
+    }
+
+    /// Notes what became of the objects of a request about many.
+    pub fn note_each(&self, each: Vec<Each>) {
+        let _ = self.0.each.set(each);
+    }
+
+    pub fn each(&self) -> &[Each] {
+        self.0.each.get().map_or(&[], Vec::as_slice)
     }
 }

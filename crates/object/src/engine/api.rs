@@ -58,6 +58,9 @@ pub enum EngineError {
     /// The store behind this one cannot be used as it is set up.
     #[error("{0}")]
     Gateway(String),
+    /// More changes than the disk takes: the index is too far behind them.
+    #[error("the index is behind")]
+    Behind,
     /// The engine stopped after a failure to write; it must be opened again.
     #[error("the engine has stopped")]
     Stopped,
@@ -159,7 +162,7 @@ impl Engine {
             return Err(EngineError::Stopped.into());
         }
         let (job, answer) = call(change);
-        self.jobs()?.send(job).await.map_err(|_| EngineError::Stopped)?;
+        self.jobs()?.send(Job::Change(job)).await.map_err(|_| EngineError::Stopped)?;
         answer.await.map_err(|_| EngineError::Stopped)?
     }
 
@@ -194,7 +197,7 @@ impl Engine {
         rate: Option<u64>,
         mut progress: impl FnMut(&Scrub) + Send + 'static,
     ) -> Result<Scrub, EngineError> {
-        let hand = Hand { core: self.inner.core.clone(), jobs: self.jobs()?.downgrade() };
+        let hand = Hand { core: self.inner.core.clone(), jobs: self.jobs()?.downgrade(), orders: None };
         let pass = tokio::task::spawn_blocking(move || {
             let mut pass = scrub::Pass::new(hand, rate);
             while pass.step()? {
@@ -230,6 +233,12 @@ impl Engine {
     /// `None` where all bytes lie here.
     pub fn gateway(&self) -> Option<GatewayState> {
         self.inner.core.depot.as_ref().map(|depot| depot.state())
+    }
+
+    /// Whether the disk has more room than what is kept for deletes. Cheap.
+    pub fn has_room(&self) -> bool {
+        let (free, reserve) = self.inner.core.room.left();
+        free > reserve
     }
 
     pub fn stats(&self) -> Result<Stats, EngineError> {

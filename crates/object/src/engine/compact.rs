@@ -36,7 +36,7 @@ impl Keeper {
             if alive.blobs > 0 && worthwhile(size, alive, core.config.segment) {
                 self.rewrite(number, size)?;
             }
-            if start.elapsed() >= TURN {
+            if start.elapsed() >= TURN || core.is_behind() {
                 break;
             }
         }

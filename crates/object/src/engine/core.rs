@@ -18,6 +18,7 @@ use super::journal::Segments;
 use super::layers::State;
 use super::open::Lock;
 use super::scrub::Scrubber;
+use super::writer::CHANGED_MAX;
 
 /// How often the writer asks for the room on the disk.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -37,6 +38,8 @@ pub(super) struct Core {
     pub room: Room,
     /// After a failure that leaves the disk's content unknown, or after `close`.
     pub stopped: AtomicBool,
+    /// Whether the last checkpoint could not be written.
+    pub index_fails: AtomicBool,
     pub signal: Arc<Signal>,
     pub counters: Counters,
     pub pins: Pins,
@@ -50,6 +53,11 @@ pub(super) struct Core {
 impl Core {
     pub fn state(&self) -> Arc<State> {
         self.state.read().expect("no panic under this lock").clone()
+    }
+
+    /// Whether so much has changed since the last checkpoint that the writer waits for the next.
+    pub fn is_behind(&self) -> bool {
+        self.state().active.len() >= CHANGED_MAX
     }
 }
 

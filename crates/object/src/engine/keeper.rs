@@ -19,7 +19,6 @@ const BURY_AT_ONCE: usize = 256;
 
 pub(super) struct Keeper {
     pub hand: Hand,
-    pub orders: orders::Sender<Order>,
     /// Set aside by the writer, not yet in the index.
     pub pending: Option<(Changes, Mark)>,
     /// The segment from which a replay would begin.
@@ -73,16 +72,11 @@ impl Keeper {
         }
     }
 
-    fn order(&self, order: Order) -> Result<(), EngineError> {
-        self.orders.send(order).map_err(|_| EngineError::Stopped)?;
-        self.hand.wake_writer()
-    }
-
     /// Brings the index up to the journal.
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         if self.pending.is_none() {
             let (reply, answer) = orders::channel();
-            self.order(Order::Freeze(reply))?;
+            self.hand.order(Order::Freeze(reply))?;
             self.pending = answer.recv().map_err(|_| EngineError::Stopped)?;
         }
         let Some((changes, mark)) = &self.pending else { return Ok(()) };
@@ -94,14 +88,16 @@ impl Keeper {
         match applied {
             Ok(()) => {
                 let base = base?;
+                core.index_fails.store(false, Ordering::Relaxed);
                 self.covered = mark.segment;
                 core.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
                 self.pending = None;
-                self.order(Order::Thaw(base))
+                self.hand.order(Order::Thaw(base))
             }
             Err(error) => {
+                core.index_fails.store(true, Ordering::Relaxed);
                 if let Ok(base) = base {
-                    self.order(Order::Rebase(base))?;
+                    self.hand.order(Order::Rebase(base))?;
                 }
                 Err(error)
             }
@@ -165,7 +161,8 @@ pub(super) fn reclaim(
         }
         remove(&gone)?;
         hand.write(move |tx| dead.into_iter().try_for_each(|(key, id)| tx.bury(key, id)))?;
-        if !more {
+        // The rest is for the next time where everyone waits for a checkpoint.
+        if !more || core.is_behind() {
             return Ok(());
         }
     }

@@ -23,6 +23,10 @@
 //! the record, so that a crash leaves nothing that nobody finds. Files that were
 //! being written when the process ended are removed when the engine opens.
 //!
+//! *Pace.* Where much has changed since the last checkpoint, the writer waits for
+//! the next. The keeper makes it, and changes records as well: these changes do
+//! not wait in the writer's queue, or both would wait for each other.
+//!
 //! *A depot* is a bucket of another S3 store that takes the large blobs instead of
 //! files. They pass through a file on their way and have the same form there. See `depot`.
 //!

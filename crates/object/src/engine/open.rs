@@ -82,6 +82,7 @@ pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
         buffers: Buffers::new(get::SPAN),
         depot,
         stopped: AtomicBool::new(false),
+        index_fails: AtomicBool::new(false),
         signal,
         counters: Counters::default(),
         pins: Pins::default(),
@@ -97,10 +98,9 @@ pub(super) fn open(config: EngineConfig) -> Result<Parts, EngineError> {
 fn start(core: Arc<Core>, journal: Journal, mark: &Mark) -> Result<Parts, EngineError> {
     let (jobs, queue) = mpsc::channel(QUEUE_MAX);
     let (orders, obeyed) = orders::channel();
-    let hand = Hand { core: core.clone(), jobs: jobs.downgrade() };
+    let hand = Hand { core: core.clone(), jobs: jobs.downgrade(), orders: None };
     let keeper = Keeper {
-        hand: hand.clone(),
-        orders,
+        hand: Hand { orders: Some(orders), ..hand.clone() },
         pending: None,
         covered: mark.segment,
         fixed: BTreeSet::new(),

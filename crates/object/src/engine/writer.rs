@@ -25,7 +25,7 @@ const GROUP_MAX: usize = 512;
 const GROUP_BYTES: usize = 8 << 20;
 /// Changed records that wake the checkpoint before its time, and that make the writer wait for it.
 pub(super) const CHANGED_SOON: usize = 20_000;
-const CHANGED_MAX: usize = 80_000;
+pub(super) const CHANGED_MAX: usize = 80_000;
 /// How long the writer waits for a checkpoint before it refuses changes.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(30);
 
@@ -53,6 +53,8 @@ pub(super) enum Order {
     Thaw(Arc<Base>),
     /// The index was opened anew and holds what it held.
     Rebase(Arc<Base>),
+    /// A change of the keeper's own.
+    Change(Box<dyn Change>),
 }
 
 struct Call<T, E, F> {
@@ -62,14 +64,14 @@ struct Call<T, E, F> {
 }
 
 /// A change and where its answer comes.
-pub(super) fn call<T, E, F>(change: F) -> (Job, oneshot::Receiver<Result<T, E>>)
+pub(super) fn call<T, E, F>(change: F) -> (Box<dyn Change>, oneshot::Receiver<Result<T, E>>)
 where
     F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
     T: Send + 'static,
     E: From<EngineError> + Send + 'static,
 {
     let (reply, answer) = oneshot::channel();
-    (Job::Change(Box::new(Call { change: Some(change), result: None, reply })), answer)
+    (Box::new(Call { change: Some(change), result: None, reply }), answer)
 }
 
 impl<T, E, F> Change for Call<T, E, F>
@@ -115,36 +117,36 @@ impl Writer {
             match job {
                 Job::Wake => {}
                 Job::Close(done) => self.close(done),
-                Job::Change(first) => {
-                    if self.make_room() {
-                        self.group(first);
-                    } else {
-                        let failure =
-                            io::Error::new(io::ErrorKind::StorageFull, "the index cannot be written");
-                        first.answer(Some(failure.into()));
-                    }
-                }
+                Job::Change(first) => match self.make_room() {
+                    Ok(()) => self.group(first),
+                    Err(failure) => first.answer(Some(failure)),
+                },
             }
             // After the job: the group may have taken a wake-up from the queue.
             self.obey();
         }
     }
 
-    /// Waits for a checkpoint when too much has changed since the last.
-    fn make_room(&mut self) -> bool {
+    /// Waits for a checkpoint when too much has changed since the last. What the keeper wants to change meanwhile is
+    /// changed: it comes to the checkpoint after that.
+    fn make_room(&mut self) -> Result<(), EngineError> {
         let changed = self.core.state().active.len();
         if changed >= CHANGED_SOON {
             self.core.signal.wake();
         }
         let until = Instant::now() + CHECKPOINT_WAIT;
-        while self.core.state().active.len() >= CHANGED_MAX {
+        while self.core.is_behind() {
             self.core.signal.wake();
             match self.orders.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(order) => self.order(order),
-                Err(_) => return false,
+                Err(_) if self.core.index_fails.load(Ordering::Relaxed) => {
+                    let failure = io::Error::new(io::ErrorKind::StorageFull, "the index cannot be written");
+                    return Err(failure.into());
+                }
+                Err(_) => return Err(EngineError::Behind),
             }
         }
-        true
+        Ok(())
     }
 
     fn obey(&mut self) {
@@ -180,6 +182,7 @@ impl Writer {
             Order::Rebase(base) => {
                 self.publish(State { active: state.active.clone(), frozen: state.frozen.clone(), base });
             }
+            Order::Change(change) => self.group(change),
         }
     }
 
@@ -201,8 +204,10 @@ impl Writer {
         *self.core.state.write().expect("no panic under this lock") = Arc::new(state);
     }
 
-    /// Runs the changes that wait, makes them durable together, and answers.
+    /// Runs the changes that wait, makes them durable together, and answers. A change of the keeper's takes no others
+    /// with it while these have to wait.
     fn group(&mut self, first: Box<dyn Change>) {
+        let alone = self.core.is_behind();
         if let Err(failure) = self.begin() {
             first.answer(Some(failure));
             return;
@@ -230,7 +235,7 @@ impl Writer {
             group.now = self.time;
             group.run(|tx| change.run(tx));
             done.push(change);
-            while next.is_none() && done.len() < GROUP_MAX && group.size() < GROUP_BYTES {
+            while next.is_none() && !alone && done.len() < GROUP_MAX && group.size() < GROUP_BYTES {
                 match self.jobs.try_recv() {
                     Ok(Job::Change(change)) => next = Some(change),
                     Ok(Job::Wake) => {}
@@ -307,6 +312,7 @@ fn copy(error: &EngineError) -> EngineError {
             None => io::Error::new(error.kind(), error.to_string()),
         }),
         EngineError::Stopped => EngineError::Stopped,
+        EngineError::Behind => EngineError::Behind,
         error => EngineError::Index(error.to_string()),
     }
 }

@@ -11,14 +11,13 @@ mod website;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
 use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError, HttpResponse, S3Error, S3ErrorCode};
@@ -189,29 +188,18 @@ async fn requests<T>(
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stream = Taking::new(stream, edge.pace());
-    let mut builder = Builder::new(TokioExecutor::new());
+    // S3 is HTTP/1.1. The time for a head also bounds how long a connection may rest between requests.
+    let mut builder = http1::Builder::new();
     let head = HEADER_WAIT.min(edge.service.config.silence_max);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(CONNECTION_BUFFER);
-    builder.http2().timer(TokioTimer::new());
-    let spoke = Arc::new(AtomicBool::new(false));
-    let speaks = spoke.clone();
+    builder.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(CONNECTION_BUFFER);
     let serve = service_fn(move |req| {
-        speaks.store(true, Ordering::Relaxed);
         let edge = edge.clone();
         async move { edge.handle(req, peer, tls).await }
     });
-    // The library's own limits begin when it knows which protocol is spoken.
-    let mute = async {
-        tokio::time::sleep(head).await;
-        if spoke.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-    };
     let connection = builder.serve_connection(TokioIo::new(stream), serve);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = mute => return tracing::debug!("a connection said nothing"),
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -297,7 +285,7 @@ impl Edge {
         line.took = started.elapsed();
         let operation = line.trace.seen().map_or("none", |seen| seen.operation.as_str());
         self.service.metrics.request(operation, line.status, line.took, received, line.sent.unwrap_or(0));
-        self.log.note(&self.service, line);
+        self.log.note(&line).await;
         Ok(response)
     }
 

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use crate::access::policy::arn;
 use crate::escape::escape;
 use crate::record::Bucket;
-use crate::trace::{Seen, Trace};
+use crate::trace::{Each, Seen, Trace};
 
 /// The longest field that a client decides on.
 const FIELD_MAX: usize = 2048;
@@ -87,19 +87,16 @@ impl Line {
         }
     }
 
-    /// The line about a request that a bucket has `seen`.
+    /// The line about a request that a bucket has `seen`, after those about each object of a request about many.
     pub fn text(&self, bucket: &Bucket, seen: &Seen) -> String {
-        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let at = self.at.to_zoned(TimeZone::UTC).strftime("[%d/%b/%Y:%H:%M:%S +0000]");
-        let principal = seen.caller.principal.as_ref();
-        let (tls, cipher) = self.tls.unwrap_or(("-", "-"));
+        let each = self.trace.each().iter().map(|each| self.each(bucket, seen, each));
+        let mut text: String = each.collect();
+        text.push_str(&self.whole(bucket, seen));
+        text
+    }
+
+    fn whole(&self, bucket: &Bucket, seen: &Seen) -> String {
         let fields = [
-            bucket.owner.id.to_string(),
-            bucket.name.clone(),
-            at.to_string(),
-            or_none(seen.caller.address.map(|address| address.to_string())),
-            or_none(principal.map(arn)),
-            self.request_id.clone(),
             format!("REST.{}.{}", self.method, resource(&seen.operation)),
             or_none(seen.key.as_deref().map(|key| escape(key, true))),
             quoted(&format!("{} {} {:?}", self.method, self.uri, self.version)),
@@ -112,6 +109,42 @@ impl Line {
             quoted(text(&self.referrer)),
             quoted(text(&self.agent)),
             word(text(&self.version_id)),
+        ];
+        self.around(bucket, seen, &fields)
+    }
+
+    fn each(&self, bucket: &Bucket, seen: &Seen, each: &Each) -> String {
+        let none = || "-".to_owned();
+        let fields = [
+            "BATCH.DELETE.OBJECT".to_owned(),
+            escape(&each.key, true),
+            none(),
+            each.status.to_string(),
+            or_none(each.code.clone()),
+            none(),
+            none(),
+            none(),
+            none(),
+            none(),
+            none(),
+            word(each.version_id.as_deref().unwrap_or_default()),
+        ];
+        self.around(bucket, seen, &fields)
+    }
+
+    /// The fields from the operation on to the version, with those before and after them.
+    fn around(&self, bucket: &Bucket, seen: &Seen, fields: &[String]) -> String {
+        let at = self.at.to_zoned(TimeZone::UTC).strftime("[%d/%b/%Y:%H:%M:%S +0000]");
+        let before = [
+            bucket.owner.id.to_string(),
+            bucket.name.clone(),
+            at.to_string(),
+            or_none(seen.caller.address.map(|address| address.to_string())),
+            word(&or_none(seen.caller.principal.as_ref().map(arn))),
+            self.request_id.clone(),
+        ];
+        let (tls, cipher) = self.tls.unwrap_or(("-", "-"));
+        let after = [
             self.host_id.to_string(),
             self.signed.0.to_owned(),
             cipher.to_owned(),
@@ -121,8 +154,12 @@ impl Line {
             "-".to_owned(),
             if self.trace.is_by_acl() { "Yes" } else { "-" }.to_owned(),
         ];
-        fields.join(" ") + "\n"
+        [before.as_slice(), fields, &after].concat().join(" ") + "\n"
     }
+}
+
+fn or_none(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
 }
 
 fn text(header: &Option<HeaderValue>) -> &str {

@@ -1,146 +1,123 @@
 //! Access logs: buckets that ask for it get the requests on them as objects in another bucket.
 //!
-//! Lines are gathered in memory and written some time after the first of them,
-//! as in S3: best effort. A crash loses the lines of the last while.
+//! ```text
+//!   an answer is ready ─▶ record ─▶ clerk (a thread) ─▶ spool (files) ─▶ deliver ─▶ objects
+//! ```
+//!
+//! A line is in a file before its request is answered, so a crash of the process loses none; files are not synced, so
+//! the loss of power may. Some time after the first line of a file all of them are delivered, an object for each target.
+//! The change that writes an object also counts it as delivered, so none is written twice. What cannot be delivered for
+//! the moment is tried again; what a target refuses is lost, as are lines beyond what the files may hold: best effort,
+//! as in S3.
 
+mod clerk;
+mod deliver;
 mod line;
+mod spool;
+mod target;
 
-use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
-use futures::stream;
-use http::HeaderMap;
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
-use s3s::StdError;
-use s3s::dto::{LoggingEnabled, PartitionDateSource};
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use s3s::dto::LoggingEnabled;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{self, Action, Context};
-use crate::fault::Result;
-use crate::headers::Terms;
-use crate::put::{self, Source};
-use crate::record::{Blob, Bucket, Grantee, Permission};
+use crate::record::{Bucket, Grantee, Permission};
 use crate::service::{Records, Service};
-use crate::version;
+use clerk::{Clerk, Desk};
 pub use line::Line;
+use spool::{Record, Spool};
+use target::Target;
+pub use target::{PREFIX_MAX, name_fits};
 
-/// Lines that may wait to be gathered; more are dropped and counted.
-const WAITING_MAX: usize = 10_000;
-/// A target's lines are written at once when there are so many bytes.
-const GATHERED_MAX: usize = 1 << 20;
+/// The folder of lines on their way, in that of the store.
+const FOLDER: &str = "log";
 /// Who writes logs, as policies name it.
 const WRITER: &str = "logging.s3.amazonaws.com";
+/// How long an answer waits for its line. After that it goes out while the disk still writes.
+const KEPT_WAIT: Duration = Duration::from_millis(100);
 
-/// Takes lines from the listener.
+/// Takes lines from the listener and delivers them.
 #[derive(Clone)]
-pub struct Log(mpsc::Sender<Line>);
+pub struct Log {
+    service: Service,
+    desk: Arc<Desk>,
+    clerk: Clerk,
+}
 
 impl Log {
-    /// The sender, and the task that writes until `stop`.
-    pub fn new(service: Service, stop: CancellationToken) -> (Self, impl Future<Output = ()> + Send) {
-        let (sender, lines) = mpsc::channel(WAITING_MAX);
-        (Self(sender), run(service, lines, stop))
+    pub fn open(service: Service) -> io::Result<Self> {
+        let delivered = deliver::progress(&service).map_err(io::Error::other)?;
+        let spool = Spool::open(service.config.data.join(FOLDER), delivered.file)?;
+        let desk = Arc::new(Desk::new(spool, service.metrics.clone()));
+        let clerk = Clerk::start(desk.clone())?;
+        Ok(Self { service, desk, clerk })
     }
 
-    /// Never waits. Most buckets ask for no log, which is seen here: to hand their lines over would cost more.
-    pub fn note(&self, service: &Service, line: Line) {
-        let bucket = line.trace.seen().and_then(|seen| seen.bucket.as_deref());
-        if bucket.and_then(|bucket| asking(service, bucket)).is_some() && self.0.try_send(line).is_err() {
-            tracing::debug!("a line of the access log is dropped");
+    /// Keeps the line, if its bucket asks for a log and the target lets it in.
+    pub async fn note(&self, line: &Line) {
+        let Some(record) = record(&self.service, line) else { return };
+        // What is left of a full disk is for deletes.
+        if !self.service.engine.has_room() {
+            return self.service.metrics.log_lost(record.lines());
         }
+        // A disk that stalls does not hold up the answer; the line is kept when it goes on.
+        let _ = tokio::time::timeout(KEPT_WAIT, self.clerk.keep(&record)).await;
     }
-}
 
-/// Where lines go: a bucket, and what the names of its objects begin with.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Target {
-    bucket: String,
-    prefix: String,
-    /// The day that names carry: that of the requests, else that of the delivery.
-    day: Option<String>,
-    /// Whether days are folders.
-    parted: bool,
-}
-
-/// Lines on their way.
-struct Batch {
-    text: String,
-    due: Instant,
-    /// Which buckets may write to this target, asked once for each batch.
-    may: HashMap<String, bool>,
-}
-
-async fn run(service: Service, mut lines: mpsc::Receiver<Line>, stop: CancellationToken) {
-    let mut gathered: HashMap<Target, Batch> = HashMap::new();
-    loop {
-        let due = gathered.values().map(|batch| batch.due).min();
-        let waits = async {
-            match due {
-                Some(due) => tokio::time::sleep_until(due).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = waits => {}
-            line = lines.recv() => {
-                if let Some(line) = line {
-                    gather(&service, &line, &mut gathered);
+    /// Delivers until `stop`; at first what an earlier process left.
+    pub async fn run(self, stop: CancellationToken) {
+        let every = self.service.config.log_every;
+        let mut left = !self.deliver().await;
+        loop {
+            if !left {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = self.desk.begun.notified() => {}
                 }
             }
-        }
-        let (all, now) = (stop.is_cancelled(), Instant::now());
-        let is_full = |batch: &Batch| all || batch.due <= now || batch.text.len() > GATHERED_MAX;
-        let full: Vec<_> =
-            gathered.iter().filter(|(_, batch)| is_full(batch)).map(|(to, _)| to.clone()).collect();
-        for to in full {
-            let Some(batch) = gathered.remove(&to) else { continue };
-            if batch.text.is_empty() {
-                continue;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(every) => {}
+                // There is no more room in a file; not so while files wait for what does not go.
+                () = self.desk.full.notified(), if !left => {}
             }
-            if let Err(error) = write(&service, &to, batch.text).await {
-                tracing::warn!(bucket = to.bucket, %error, "access log lines are lost");
+            left = !self.deliver().await;
+        }
+    }
+
+    /// Delivers all lines noted so far; answers whether none is left.
+    pub async fn deliver(&self) -> bool {
+        self.clerk.end().await;
+        let files = self.desk.spool.ended().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the lines of access logs cannot be listed");
+            Vec::new()
+        });
+        for file in files {
+            if let Err(error) = deliver::file(&self.service, &self.desk.spool, &file).await {
+                tracing::warn!(%error, "access logs wait: they cannot be delivered now");
+                return false;
             }
+            self.service.metrics.log_waiting(self.desk.spool.bytes());
         }
-        if all {
-            return;
-        }
+        true
     }
 }
 
-fn gather(service: &Service, line: &Line, gathered: &mut HashMap<Target, Batch>) {
-    let Some(seen) = line.trace.seen() else { return };
-    let Some(name) = &seen.bucket else { return };
-    let Some(bucket) = asking(service, name) else { return };
-    let Some(asked) = target(&bucket) else { return };
-    let to = Target::of(asked, &bucket, &service.config.region, line.at);
-    let batch = gathered.entry(to).or_insert_with(|| Batch {
-        text: String::new(),
-        due: Instant::now() + service.config.log_every,
-        may: HashMap::new(),
-    });
-    let may = || {
-        let target =
-            service.engine.read().ok().and_then(|view| view.bucket_shared(&asked.target_bucket).ok());
-        target.is_some_and(|target| may_log(&bucket, &target, asked))
-    };
-    if *batch.may.entry(name.clone()).or_insert_with(may) {
-        batch.text.push_str(&line.text(&bucket, seen));
+/// What is kept of a request; none where nobody asks for it or the target does not let it in.
+fn record(service: &Service, line: &Line) -> Option<Record> {
+    let seen = line.trace.seen()?;
+    let view = service.engine.read().ok()?;
+    let bucket = view.bucket_shared(seen.bucket.as_deref()?).ok()?;
+    let asked = bucket.settings.logging.as_ref()?.logging_enabled.as_ref()?;
+    let target = view.bucket_shared(&asked.target_bucket).ok()?;
+    if !may_log(&bucket, &target, asked) {
+        return None;
     }
-}
-
-/// The bucket, if it asks for a log.
-fn asking(service: &Service, name: &str) -> Option<Arc<Bucket>> {
-    let bucket = service.engine.read().ok()?.bucket_shared(name).ok()?;
-    target(&bucket).is_some().then_some(bucket)
-}
-
-fn target(bucket: &Bucket) -> Option<&LoggingEnabled> {
-    bucket.settings.logging.as_ref()?.logging_enabled.as_ref()
+    let to = Target::of(asked, &target, &bucket, &service.config.region, line.at);
+    Some(Record { to, text: line.text(&bucket, seen) })
 }
 
 /// Whether the target bucket lets the logs of a bucket in: by its policy, or by the list of its rights.
@@ -154,72 +131,4 @@ pub fn may_log(source: &Bucket, target: &Bucket, asked: &LoggingEnabled) -> bool
         writes && grant.to == Grantee::LogDelivery
     });
     by_policy || by_list && source.owner.id == target.owner.id
-}
-
-impl Target {
-    fn of(asked: &LoggingEnabled, source: &Bucket, region: &str, at: Timestamp) -> Self {
-        let format = asked.target_object_key_format.as_ref();
-        let parted = format.and_then(|format| format.partitioned_prefix.as_ref());
-        let (bucket, prefix) = (asked.target_bucket.clone(), asked.target_prefix.clone());
-        let Some(parted) = parted else { return Self { bucket, prefix, day: None, parted: false } };
-        let by_event = parted
-            .partition_date_source
-            .as_ref()
-            .is_some_and(|date| date.as_str() == PartitionDateSource::EVENT_TIME);
-        let region = source.location.as_deref().unwrap_or(region);
-        let prefix = format!("{prefix}{}/{region}/{}/", source.owner.id, source.name);
-        let day = at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d").to_string();
-        Self { bucket, prefix, day: by_event.then_some(day), parted: true }
-    }
-
-    /// The name of an object that is written now.
-    fn object(&self, now: Timestamp) -> String {
-        let now = now.to_zoned(TimeZone::UTC);
-        let (day, time) = match &self.day {
-            Some(day) => (day.clone(), "00-00-00".to_owned()),
-            None => (now.strftime("%Y-%m-%d").to_string(), now.strftime("%H-%M-%S").to_string()),
-        };
-        let folder = if self.parted { day.replace('-', "/") + "/" } else { String::new() };
-        format!("{}{folder}{day}-{time}-{:016X}", self.prefix, rand::random::<u64>())
-    }
-}
-
-/// Writes an object of the target bucket's owner.
-async fn write(service: &Service, to: &Target, text: String) -> Result<()> {
-    let owner = service.engine.read()?.bucket(&to.bucket)?.owner;
-    let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
-    let body = stream::iter([Ok::<_, StdError>(Bytes::from(text))]);
-    let source = Source::of(body, &HeaderMap::new(), Some(length), None)?;
-    let taken = put::take(&service.engine, source, None).await?;
-    let terms = Terms { headers: vec![("content-type".into(), "text/plain".into())], ..Terms::default() };
-    let mut new = terms.version(owner, None, None);
-    new.head.size = taken.size;
-    new.head.etag = taken.etag();
-    let (name, object) = (to.bucket.clone(), to.object(Timestamp::now()));
-    let write = service.engine.write(move |tx| -> Result<()> {
-        let bucket = tx.bucket(&name)?;
-        if let Some(written) = taken.written {
-            new.blobs = vec![Blob { id: tx.store(written)?, size: new.head.size, part: 1, checksum: None }];
-        }
-        version::insert(tx, &bucket, &object, new, None).map(drop)
-    });
-    write.await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_follow_the_format() {
-        let now: Timestamp = "2026-11-16T07:08:09Z".parse().unwrap();
-        let name = |day: Option<&str>, parted| {
-            let to = Target { bucket: "t".into(), prefix: "log/".into(), day: day.map(Into::into), parted };
-            let name = to.object(now);
-            name[..name.len() - 16].to_owned()
-        };
-        assert_eq!(name(None, false), "log/2026-11-16-07-08-09-");
-        assert_eq!(name(None, true), "log/2026/11/16/2026-11-16-07-08-09-");
-        assert_eq!(name(Some("2026-11-15"), true), "log/2026/11/15/2026-11-15-00-00-00-");
-    }
 }

@@ -14,6 +14,7 @@ use crate::record::Bucket;
 use crate::record::version::Head;
 use crate::service::{Caller, Records, Service};
 use crate::time::millis;
+use crate::trace::{Each, Trace};
 use crate::version::{self, Deleted};
 
 /// The most keys of one request.
@@ -53,6 +54,7 @@ pub async fn delete_object(service: &Service, req: Req<DeleteObjectInput>) -> An
 pub async fn delete_objects(service: &Service, req: Req<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
     let caller = Caller::of(&req)?.clone();
     let context = access::request_context(&caller, &req.uri, &req.headers);
+    let trace = req.extensions.get::<Trace>().cloned();
     let input = req.input;
     let bypass = input.bypass_governance_retention.unwrap_or_default();
     let quiet = input.delete.quiet.unwrap_or_default();
@@ -63,8 +65,10 @@ pub async fn delete_objects(service: &Service, req: Req<DeleteObjectsInput>) -> 
         return Err(Fault::new(S3ErrorCode::MalformedXML, message).into());
     }
     let mut orders = Vec::with_capacity(asked.len());
+    let logged;
     {
         let guard = Guard::open(service, &caller, &input.bucket)?;
+        logged = guard.bucket().settings.logging.is_some();
         for order in asked.into_iter().map(Order::from) {
             let may = order.authorize(&guard, &context, bypass);
             orders.push((order, may));
@@ -82,8 +86,12 @@ pub async fn delete_objects(service: &Service, req: Req<DeleteObjectsInput>) -> 
         }
         Ok(done)
     });
+    let done = change.await?;
+    if let Some(trace) = trace.filter(|_| logged) {
+        trace.note_each(done.iter().map(|(order, answer)| order.told(answer.as_ref().err())).collect());
+    }
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-    for (order, answer) in change.await? {
+    for (order, answer) in done {
         match answer {
             Ok(_) if quiet => {}
             Ok(answer) => deleted.push(entry(order, answer)),
@@ -162,6 +170,15 @@ impl Order {
             ["ObjectRemoved:Delete", "ObjectRemoved:DeleteMarkerCreated"],
         )?;
         Ok(deleted)
+    }
+
+    /// For the log.
+    fn told(&self, fault: Option<&Fault>) -> Each {
+        let (key, version_id) = (self.key.clone(), self.version_id.clone());
+        let code = fault.map(|fault| fault.code().as_str().to_owned());
+        let status =
+            fault.map_or(204, |fault| fault.code().status_code().map_or(400, |status| status.as_u16()));
+        Each { key, version_id, status, code }
     }
 
     fn is_conditional(&self) -> bool {

@@ -39,8 +39,8 @@ impl Identity for Users {
         users.values().any(|known| *known.account.id == *account && *known.user == *user)
     }
 
-    async fn quota(&self, _: &str) -> Option<u64> {
-        None
+    async fn quota(&self, account: &str) -> Option<u64> {
+        (account == "poor").then_some(10)
     }
 
     fn root_key(&self) -> [u8; 32] {
@@ -54,10 +54,12 @@ pub fn nobody() -> Arc<dyn Identity> {
 }
 
 pub struct Bed {
-    store: Store,
+    /// None where another process runs it.
+    store: Option<Store>,
+    host: String,
     users: Arc<Users>,
     http: reqwest::Client,
-    _data: tempfile::TempDir,
+    _data: Option<tempfile::TempDir>,
 }
 
 /// What an answer says.
@@ -97,7 +99,7 @@ pub fn user(name: &str) -> Signer {
 }
 
 impl Bed {
-    /// Users `admin`, `member`, `viewer` of account `home`, and `other` of account `away`.
+    /// Users `admin`, `member`, `viewer` and `M. Tester` of account `home`, `other` of account `away`, and `poor` of one that may keep ten bytes.
     pub async fn start() -> Self {
         Self::start_with(|_| ()).await
     }
@@ -108,7 +110,9 @@ impl Bed {
             ("admin", "home", Rights::Manage),
             ("member", "home", Rights::Write),
             ("viewer", "home", Rights::Read),
+            ("M. Tester", "home", Rights::Write),
             ("other", "away", Rights::Manage),
+            ("poor", "poor", Rights::Manage),
         ];
         let users = users.map(|(name, tenant, rights)| {
             let principal = Principal {
@@ -125,17 +129,26 @@ impl Bed {
         let mut config = Config::new(data.path().to_owned(), "127.0.0.1:0".parse().unwrap());
         set(&mut config);
         let store = Store::start(config, users.clone()).await.unwrap();
-        Self { store, users, http: reqwest::Client::new(), _data: data }
+        let (host, http) = (store.address().to_string(), reqwest::Client::new());
+        Self { store: Some(store), host, users, http, _data: Some(data) }
+    }
+
+    /// One that another process runs.
+    pub fn at(host: String) -> Self {
+        let users = Arc::new(Users(Mutex::default()));
+        Self { store: None, host, users, http: reqwest::Client::new(), _data: None }
     }
 
     pub async fn stop(self) {
         drop(self.http);
-        self.store.stop().await;
+        if let Some(store) = self.store {
+            store.stop().await;
+        }
     }
 
     /// Serves one more address.
     pub async fn listen_also(&self, ip: &str) -> model::Result<()> {
-        self.store.listen_also(ip.parse().unwrap()).await
+        self.store.as_ref().unwrap().listen_also(ip.parse().unwrap()).await
     }
 
     /// Takes a user's key away.
@@ -144,7 +157,7 @@ impl Bed {
     }
 
     pub fn host(&self) -> String {
-        self.store.address().to_string()
+        self.host.clone()
     }
 
     /// Sends as it is.

@@ -37,6 +37,21 @@ async fn a_head_must_come() {
 }
 
 #[tokio::test]
+async fn connections_do_not_rest_forever() {
+    let bed = impatient().await;
+    let silent = TcpStream::connect(bed.host()).await.unwrap();
+    assert_eq!(answer(silent).await.status, 0);
+    // Ends although it may be used again.
+    let used = bed.wire(&user("admin"), "GET", "/box?location=", &[], 0, b"").await;
+    assert_eq!(answer(used).await.status, 200);
+    // As a client writes that speaks HTTP/2 without asking.
+    let mut other = TcpStream::connect(bed.host()).await.unwrap();
+    other.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    assert_ne!(answer(other).await.status, 200);
+    bed.stop().await;
+}
+
+#[tokio::test]
 async fn an_answer_must_be_taken() {
     const SIZE: usize = 64 << 20;
     let bed = impatient().await;

@@ -1,8 +1,10 @@
 //! What goes on in the background: compaction, orphans, pins, statistics.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use object::engine::{Engine, EngineConfig};
+use object::engine::{BlobId, Engine, EngineConfig, EngineError, Tx};
 
 use crate::bed::{config, content, delete, fetch, files, get, open, prepare, put, still};
 
@@ -124,5 +126,56 @@ async fn the_clock_never_goes_back_and_counters_count() {
             assert!(now.0 >= last.0 && now.1 == last.1 + 1, "{now:?} after {last:?}");
             last = now;
         }
+    }
+}
+
+/// The keeper forgets dead blobs by changes like everyone's, and the writer waits for the keeper when much has changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_changes_go_on_while_dead_blobs_are_buried() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(config(folder.path()));
+    let ends = Arc::new(AtomicBool::new(false));
+    let dying = {
+        let (engine, ends) = (engine.clone(), ends.clone());
+        tokio::spawn(async move {
+            while !ends.load(Ordering::Relaxed) {
+                let mut written = Vec::new();
+                for seed in 0..300 {
+                    written.push(prepare(&engine, &content(seed, 10), 10, None).await?);
+                }
+                let store =
+                    move |tx: &mut Tx<'_>| written.into_iter().map(|written| tx.store(written)).collect();
+                let ids: Vec<BlobId> = engine.write(store).await?;
+                engine
+                    .write(move |tx: &mut Tx<'_>| ids.into_iter().try_for_each(|id| tx.release(id)))
+                    .await?;
+            }
+            Ok::<_, EngineError>(())
+        })
+    };
+    let changing: Vec<_> = (0..3)
+        .map(|task| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                for round in 0..6u8 {
+                    let change = move |tx: &mut Tx<'_>| {
+                        for number in 0..30_000 {
+                            tx.put(format!("f{task}/{number}").into_bytes(), vec![round]);
+                        }
+                        Ok::<_, EngineError>(())
+                    };
+                    engine.write(change).await?;
+                }
+                Ok::<_, EngineError>(())
+            })
+        })
+        .collect();
+    for task in changing {
+        task.await.unwrap().unwrap();
+    }
+    ends.store(true, Ordering::Relaxed);
+    dying.await.unwrap().unwrap();
+    for task in 0..3 {
+        assert_eq!(engine.read().unwrap().get(format!("f{task}/29999").as_bytes()).unwrap(), Some(vec![5]));
     }
 }
