@@ -248,6 +248,12 @@ pub fn check_encryption(ask: &ServerSideEncryptionConfiguration) -> Result<()> {
             "a KMSMasterKeyID is not applicable if the default sse algorithm is not aws:kms",
         ));
     }
+    let named = default.kms_master_key_id.as_ref().is_some_and(|key| !key.is_empty());
+    if algorithm == ServerSideEncryption::AWS_KMS && !named {
+        return Err(invalid(
+            "This store keeps no default key: name one in KMSMasterKeyID, or ask for AES256.",
+        ));
+    }
     Ok(())
 }
 

@@ -130,7 +130,7 @@ pub fn complete(
     }
     let checksum = checksum(&upload, &used)?;
     check(whole, checksum.as_ref())?;
-    let etag = etag(&used)?;
+    let etag = joined(used.iter().map(|part| part.etag.as_str()))?;
     for part in rest.values() {
         release(tx, part)?;
     }
@@ -167,20 +167,28 @@ pub fn abort_all(tx: &mut Tx<'_>, bucket: &Bucket) -> Result<()> {
     open.iter().try_for_each(|upload| abort(tx, bucket, upload))
 }
 
-/// Takes the named parts out of all. Of a part that is named twice in a row the last word counts.
-fn choose(all: &mut BTreeMap<u16, Part>, named: &[Named]) -> Result<Vec<Part>> {
-    if !named.is_sorted_by_key(|part| part.number) {
+/// The parts that count. A part that was sent again may stand in the list once for each of its ETags, in a row; then the
+/// last counts.
+fn in_order(named: &[Named]) -> Result<Vec<&Named>> {
+    let in_order = |pair: &[Named]| {
+        let (part, next) = (&pair[0], &pair[1]);
+        part.number < next.number || part.number == next.number && part.etag != next.etag
+    };
+    if !named.windows(2).all(in_order) {
         return Err(Fault::new(
             S3ErrorCode::InvalidPartOrder,
             "The list of parts was not in ascending order. The parts list must be specified in order by part number.",
         ));
     }
+    let counts = |index: usize| named.get(index + 1).is_none_or(|next| next.number != named[index].number);
+    Ok(named.iter().enumerate().filter(|(index, _)| counts(*index)).map(|(_, part)| part).collect())
+}
+
+/// Takes the named parts out of all.
+fn choose(all: &mut BTreeMap<u16, Part>, named: &[Named]) -> Result<Vec<Part>> {
+    let named = in_order(named)?;
     let mut used: Vec<Part> = Vec::with_capacity(named.len());
     for (index, named_part) in named.iter().enumerate() {
-        let next = named.get(index + 1);
-        if next.is_some_and(|next| next.number == named_part.number) {
-            continue;
-        }
         let number = u16::try_from(named_part.number).unwrap_or_default();
         let part = all.remove(&number).filter(|part| fits(part, named_part)).ok_or_else(|| {
             Fault::new(
@@ -188,7 +196,7 @@ fn choose(all: &mut BTreeMap<u16, Part>, named: &[Named]) -> Result<Vec<Part>> {
                 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.",
             )
         })?;
-        if part.size < PART_MIN && next.is_some() {
+        if part.size < PART_MIN && index + 1 < named.len() {
             return Err(Fault::new(
                 S3ErrorCode::EntityTooSmall,
                 "Your proposed upload is smaller than the minimum allowed object size.",
@@ -197,6 +205,16 @@ fn choose(all: &mut BTreeMap<u16, Part>, named: &[Named]) -> Result<Vec<Part>> {
         used.push(part);
     }
     Ok(used)
+}
+
+/// Whether a version came of this upload by these parts, so that its completion was only asked for again.
+pub fn made(version: &Version, id: &str, whole: &Whole) -> Result<bool> {
+    let named = in_order(&whole.parts)?;
+    let numbers = named.iter().map(|part| part.number);
+    let etag = joined(named.iter().map(|part| part.etag.as_str()));
+    Ok(version.upload.as_deref() == Some(id)
+        && version.blobs.iter().map(|blob| i32::from(blob.part)).eq(numbers)
+        && etag.is_ok_and(|etag| etag == version.head.etag))
 }
 
 fn fits(part: &Part, named: &Named) -> bool {
@@ -208,12 +226,13 @@ fn fits(part: &Part, named: &Named) -> bool {
 }
 
 /// The MD5 of the parts' MD5s, and how many they are.
-fn etag(parts: &[Part]) -> Result<String> {
-    let mut md5 = Md5::new();
-    for part in parts {
-        md5.update(hex::decode(&part.etag).map_err(|_| unreadable())?);
+fn joined<'p>(etags: impl Iterator<Item = &'p str>) -> Result<String> {
+    let (mut md5, mut count) = (Md5::new(), 0);
+    for etag in etags {
+        md5.update(hex::decode(etag).map_err(|_| unreadable())?);
+        count += 1;
     }
-    Ok(format!("{}-{}", hex::encode(md5.finalize()), parts.len()))
+    Ok(format!("{}-{count}", hex::encode(md5.finalize())))
 }
 
 /// The checksum of the whole as the upload asked for it. Where it did not ask, one of the full

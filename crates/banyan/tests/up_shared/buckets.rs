@@ -1,9 +1,10 @@
 //! Buckets and objects from the command line, and in REST.
 
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::support::{Cloud, good, text};
+use crate::support::{Cloud, good, text, until};
 
 fn write(path: &Path, bytes: &[u8]) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -77,7 +78,82 @@ fn a_folder_and_a_prefix_become_alike() {
     cloud.good(&["object", "sync", "s3://cli-site/www", back.to_str().unwrap()]);
     good(Command::new("diff").arg("-r").arg(&site).arg(&back));
     cloud.bad(&["object", "sync", from, back.to_str().unwrap()]);
+
+    // Other bytes, as many as before and of about the same time, are found on both sides.
+    let write_near = |file: &Path, bytes: &[u8], after_ms: i64| {
+        let listed = cloud.json(&["object", "ls", "cli-site/www/new.txt"]);
+        let at: jiff::Timestamp = listed[0]["modified"].as_str().unwrap().parse().unwrap();
+        let at = at + jiff::SignedDuration::from_millis(after_ms);
+        write(file, bytes);
+        let file = std::fs::File::options().write(true).open(file).unwrap();
+        file.set_modified(std::time::SystemTime::from(at)).unwrap();
+    };
+    write_near(&site.join("new.txt"), b"NEW", 0);
+    cloud.good(&["object", "sync", from, "s3://cli-site/www"]);
+    assert_eq!(cloud.good(&["object", "get", "cli-site/www/new.txt", "-"]), "NEW");
+    write_near(&back.join("new.txt"), b"old", 500);
+    // What is of no use in a folder does not keep the rest from it.
+    assert!(cloud.fed(&["object", "put", "-", "cli-site/www//odd"], b"odd").status.success());
+    let told = cloud.bad(&["object", "sync", "s3://cli-site/www", back.to_str().unwrap()]);
+    assert!(told.contains("1 of the objects"), "{told}");
+    assert_eq!(std::fs::read(back.join("new.txt")).unwrap(), b"NEW");
+    std::os::unix::fs::symlink("nowhere", site.join("dangling")).unwrap();
+    cloud.good(&["object", "sync", from, "s3://cli-site/www"]);
     cloud.good(&["bucket", "delete", "--force", "cli-site"]);
+}
+
+#[test]
+fn programs_are_told_what_was_done() {
+    let cloud = Cloud::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let cat = folder.path().join("cat.txt");
+    write(&cat, b"meow");
+    let cat = cat.to_str().unwrap();
+    cloud.good(&["bucket", "create", "cli-told"]);
+    assert!(text(&cloud.run(&["bucket", "create", "cli-told"]).stderr).contains("was there already"));
+    assert!(cloud.good(&["object", "ls", "-o", "name"]).lines().any(|line| line == "cli-told"));
+
+    // Steps of dots are part of the key, wherever it goes.
+    let key = "cli-told/a/../cat.txt";
+    let sent = cloud.json(&["object", "put", cat, key]);
+    assert_eq!((&sent[0]["key"], &sent[0]["bytes"]), (&"a/../cat.txt".into(), &4.into()), "{sent}");
+    let link = cloud.json(&["object", "presign", key]);
+    assert_eq!(good(Command::new("curl").args(["-sSf", link["url"].as_str().unwrap()])), "meow");
+    let back = folder.path().join("back");
+    let got = cloud.json(&["object", "get", key, back.to_str().unwrap()]);
+    assert_eq!(got[0]["file"], back.to_str().unwrap());
+    assert_eq!(cloud.good(&["object", "rm", key, "-o", "name"]), format!("{key}\n"));
+    assert!(cloud.bad(&["object", "put", cat, "cli-told/.."]).contains("address"));
+    assert_eq!(
+        cloud.json(&["bucket", "endpoint"])["endpoint"],
+        cloud.good(&["bucket", "endpoint"]).trim_end()
+    );
+
+    let missing = cloud.bad(&["object", "put", cat, "cli-nowhere/x"]);
+    assert!(missing.contains("cli-nowhere/x") && missing.contains("NoSuchBucket"), "{missing}");
+    let rules = b"Rules: [{ID: a, Status: Enabled, Filter: {Prefix: a}, Expiration: {Days: 0}}]";
+    let refused = cloud.fed(&["bucket", "lifecycle", "set", "cli-told", "-"], rules);
+    assert!(text(&refused.stderr).contains("'Days'"), "{}", text(&refused.stderr));
+    cloud.good(&["bucket", "delete", "cli-told"]);
+}
+
+#[test]
+fn an_interrupted_put_leaves_nothing_open() {
+    let cloud = Cloud::shared();
+    cloud.good(&["bucket", "create", "cli-cut"]);
+    let open = || cloud.json(&["bucket", "get", "cli-cut"])["upload_bytes"].clone();
+    let nothing = open();
+    let mut command = cloud.command(&["object", "put", "-", "cli-cut/endless"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&vec![7; 17 << 20]).unwrap();
+    until("a part is there", || (open() != nothing).then_some(()));
+    good(Command::new("kill").args(["-INT", &child.id().to_string()]));
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", text(&ended.stderr));
+    assert_eq!(open(), nothing);
+    drop(input);
+    cloud.good(&["bucket", "delete", "cli-cut"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A small S3 client: for the command line and for a store behind this one.
 
 mod answer;
+mod refusal;
 mod sign;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use s3s::xml;
 
 use answer::{Begun, Left};
 pub use answer::{Listing, Versions};
+use refusal::{error_of, place, refusal};
 pub use sign::{Credentials, Signable, Signer, canonical_query};
 
 use crate::escape::escape;
@@ -25,6 +27,7 @@ use crate::escape::escape;
 pub const DATE_TIME: TimestampFormat = TimestampFormat::DateTime;
 
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
+const UNTRUSTED: &str = "name the file of its CA's certificate in SSL_CERT_FILE";
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// How long a server may stay silent.
 const READ_WAIT: Duration = Duration::from_secs(120);
@@ -102,14 +105,6 @@ impl Client {
         }
     }
 
-    fn path(bucket: &str, key: &str) -> String {
-        match (bucket, key) {
-            ("", _) => "/".to_owned(),
-            (bucket, "") => format!("/{}", escape(bucket, false)),
-            (bucket, key) => format!("/{}/{}", escape(bucket, false), escape(key, true)),
-        }
-    }
-
     fn url(&self, path: &str, query: &str) -> Result<Url> {
         let base = self.endpoint.as_str().trim_end_matches('/');
         let mark = if query.is_empty() { "" } else { "?" };
@@ -121,7 +116,7 @@ impl Client {
     /// Sends and waits for the head of the answer, whatever its status.
     pub async fn send(&self, ask: Ask<'_>) -> Result<Response> {
         let at = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-        let path = Self::path(ask.bucket, ask.key);
+        let paths = Paths::of(ask.bucket, ask.key)?;
         let mut headers = ask.headers;
         headers.push(("x-amz-content-sha256".into(), UNSIGNED.into()));
         headers.push(("x-amz-date".into(), at.clone()));
@@ -132,12 +127,12 @@ impl Client {
         let authorization = signer.header(&Signable {
             method: ask.method.as_str(),
             host: &self.host(),
-            path: &path,
+            path: &paths.signed,
             query: &ask.query,
             headers: &headers,
             payload: UNSIGNED,
         });
-        let url = self.url(&path, &canonical_query(&ask.query))?;
+        let url = self.url(&paths.sent, &canonical_query(&ask.query))?;
         let mut request = self.http.request(ask.method, url).header("authorization", authorization);
         for (name, value) in headers {
             request = request.header(name, value);
@@ -146,17 +141,20 @@ impl Client {
             request = request.body(body);
         }
         request.send().await.map_err(|error| {
-            Error::unavailable(format!("S3 at {} does not answer: {}", self.endpoint, root_cause(&error)))
+            let cause = root_cause(&error);
+            let told = Error::unavailable(format!("S3 at {} does not answer: {cause}", self.endpoint));
+            if cause.contains("UnknownIssuer") { told.hint(UNTRUSTED) } else { told }
         })
     }
 
     /// Sends; an answer that is no success becomes an error with the words of the store.
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Response> {
+        let (bucket, key) = (ask.bucket, ask.key);
         let response = self.send(ask).await?;
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(refusal(response).await)
+        Err(refusal(response, &place(bucket, key)).await)
     }
 
     async fn xml<T: for<'x> xml::Deserialize<'x>>(&self, ask: Ask<'_>) -> Result<T> {
@@ -166,11 +164,12 @@ impl Client {
     /// A link for whoever has it.
     pub fn presign(&self, method: &str, bucket: &str, key: &str, seconds: u64) -> Result<Url> {
         let at = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-        let path = Self::path(bucket, key);
+        let paths = Paths::of(bucket, key)?;
         let signer = Signer { credentials: &self.credentials, region: &self.region, service: "s3", at: &at };
         let host = self.host();
-        let what = Signable { method, host: &host, path: &path, query: &[], headers: &[], payload: UNSIGNED };
-        self.url(&path, &signer.query(&what, seconds))
+        let path = &paths.signed;
+        let what = Signable { method, host: &host, path, query: &[], headers: &[], payload: UNSIGNED };
+        self.url(&paths.sent, &signer.query(&what, seconds))
     }
 
     pub async fn bucket_create(&self, bucket: &str, lock: bool) -> Result<()> {
@@ -236,7 +235,7 @@ impl Client {
         match response.status() {
             StatusCode::NOT_FOUND => Ok(None),
             status if status.is_success() => Ok(Some(response.headers().clone())),
-            _ => Err(refusal(response).await),
+            _ => Err(refusal(response, &place(bucket, key)).await),
         }
     }
 
@@ -364,13 +363,56 @@ impl Client {
         let bytes = body(response).await?;
         match error_of(&bytes) {
             // The status is sent before the end is known, so an error may stand in a good answer.
-            Some((code, message)) => Err(Error::new(ErrorKind::Conflict, format!("{message} ({code})"))),
+            Some((code, message)) => {
+                let message = format!("{}{message} ({code})", place(bucket, key));
+                Err(Error::new(ErrorKind::Conflict, message))
+            }
             None => Ok(()),
         }
     }
 
     pub async fn upload_abort(&self, bucket: &str, key: &str, upload: &str) -> Result<()> {
         self.ask(Ask::new(Method::DELETE, bucket, key).query("uploadId", upload)).await.map(drop)
+    }
+}
+
+/// The path of a request. Whoever handles an address tidies it: `a/../b` becomes `b`, also with the dots escaped. An escaped
+/// slash makes one step of those around it, which stays as it is and means the same to S3.
+struct Paths {
+    signed: String,
+    sent: String,
+}
+
+impl Paths {
+    fn of(bucket: &str, key: &str) -> Result<Self> {
+        let is_dots = |step: &str| matches!(step, "." | "..");
+        if is_dots(bucket) || is_dots(key) {
+            let what = if is_dots(bucket) { "bucket" } else { "key" };
+            return Err(Error::invalid(format!("a {what} of dots alone cannot be put into an address"))
+                .hint("a client of S3 that does not tidy addresses can name it"));
+        }
+        let signed = match (bucket, key) {
+            ("", _) => "/".to_owned(),
+            (bucket, "") => format!("/{}", escape(bucket, false)),
+            (bucket, key) => format!("/{}/{}", escape(bucket, false), escape(key, true)),
+        };
+        let sent = match key.split('/').any(is_dots) {
+            true => format!("/{}/{}", escape(bucket, false), escape(key, false)),
+            false => signed.clone(),
+        };
+        Ok(Self { signed, sent })
+    }
+}
+
+/// The ETag of content that is put in one piece.
+pub fn etag_of(mut content: impl std::io::Read) -> std::io::Result<String> {
+    let mut md5 = <md5::Md5 as md5::Digest>::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match content.read(&mut buffer)? {
+            0 => return Ok(hex::encode(md5::Digest::finalize(md5))),
+            count => md5::Digest::update(&mut md5, &buffer[..count]),
+        }
     }
 }
 
@@ -415,30 +457,39 @@ fn root_cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// Code and message of an error in XML.
-fn error_of(bytes: &[u8]) -> Option<(String, String)> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let field = |name: &str| {
-        let (_, rest) = text.split_once(&format!("<{name}>"))?;
-        Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
-    };
-    text.contains("<Error>")
-        .then(|| (field("Code").unwrap_or_default(), field("Message").unwrap_or_default()))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-async fn refusal(response: Response) -> Error {
-    let status = response.status();
-    let bytes = body(response).await.unwrap_or_default();
-    let kind = match status {
-        StatusCode::NOT_FOUND => ErrorKind::NotFound,
-        StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => ErrorKind::Forbidden,
-        StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => ErrorKind::Conflict,
-        status if status.is_client_error() => ErrorKind::Invalid,
-        _ => ErrorKind::Unavailable,
-    };
-    match error_of(&bytes) {
-        Some((code, message)) if !message.is_empty() => Error::new(kind, format!("{message} ({code})")),
-        Some((code, _)) => Error::new(kind, format!("the store refused: {code}")),
-        None => Error::new(kind, format!("the store answered {status}")),
+    #[test]
+    fn no_key_becomes_another_in_an_address() {
+        let credentials = Credentials {
+            access_key_id: "id".into(),
+            secret_access_key: "secret".to_owned().into(),
+            session_token: None,
+        };
+        let client = Client::new("http://127.0.0.1:1", "us-east-1", credentials).unwrap();
+        for (key, path) in [
+            ("a/b c", "/box/a/b%20c"),
+            ("a/../b", "/box/a%2F..%2Fb"),
+            ("./y", "/box/.%2Fy"),
+            ("../../x", "/box/..%2F..%2Fx"),
+            ("a/..", "/box/a%2F.."),
+            ("/..", "/box/%2F.."),
+            ("%2e%2e/a", "/box/%252e%252e/a"),
+            ("a..b/...", "/box/a..b/..."),
+            ("a//b/", "/box/a//b/"),
+        ] {
+            let link = client.presign("GET", "box", key, 60).unwrap();
+            assert_eq!(link.path(), path, "{key}");
+        }
+        for (bucket, key) in [("box", "."), ("box", ".."), ("..", "x"), (".", "")] {
+            assert!(client.presign("GET", bucket, key, 60).is_err(), "{bucket}/{key}");
+        }
+    }
+
+    #[test]
+    fn an_etag_is_an_md5() {
+        assert_eq!(etag_of(&b"abc"[..]).unwrap(), "900150983cd24fb0d6963f7d28e17f72");
     }
 }

@@ -39,12 +39,20 @@ pub fn read_latin(headers: &mut HeaderMap) {
     }
 }
 
+/// How long the content is of a body that the client has put into chunks of its own. Over TLS the AWS tools say nothing
+/// else of its length.
+pub fn length_within(headers: &HeaderMap) -> Option<u64> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let chunks = text("x-amz-content-sha256").is_some_and(|kind| kind.starts_with("STREAMING-"));
+    text("x-amz-decoded-content-length").filter(|_| chunks)?.trim().parse().ok()
+}
+
 /// A small body that comes without its length is measured; the library takes none that is not. One that is too long
 /// or breaks off is refused: it must never be taken for an empty one.
 pub async fn measure(req: Request<Body>) -> Result<Request<Body>> {
     let headers = req.headers();
     let chunked = headers.get(TRANSFER_ENCODING).is_some_and(|value| value == "chunked");
-    if !chunked || headers.contains_key(CONTENT_LENGTH) {
+    if !chunked || headers.contains_key(CONTENT_LENGTH) || length_within(headers).is_some() {
         return Ok(req);
     }
     let (mut head, body) = req.into_parts();
@@ -151,6 +159,7 @@ fn message(code: &str) -> Option<&'static str> {
         "InvalidBucketName" => "The specified bucket is not valid.",
         "InvalidRequest" => "Invalid Request",
         "InvalidURI" => "Couldn't parse the specified URI.",
+        "KeyTooLongError" => "Your key is too long",
         "MalformedXML" => {
             "The XML you provided was not well-formed or did not validate against our published schema"
         }

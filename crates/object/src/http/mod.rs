@@ -214,7 +214,7 @@ fn refused(fault: Fault) -> Result<HttpResponse, HttpError> {
     S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)))
 }
 
-/// What is left of the body is not read.
+/// The connection ends with this answer.
 fn close(mut response: HttpResponse) -> Result<HttpResponse, HttpError> {
     response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
     Ok(response)
@@ -244,7 +244,8 @@ impl Edge {
     ) -> Result<HttpResponse, HttpError> {
         let started = Instant::now();
         let (head, body) = req.into_parts();
-        let (body, silence) = slow::watched(body, self.pace());
+        let expects = head.headers.contains_key(http::header::EXPECT);
+        let (body, silence) = slow::watched(body, self.pace(), expects);
         let mut req = Request::from_parts(head, body);
         amend::read_latin(req.headers_mut());
         amend::drop_odd_range(req.headers_mut());
@@ -253,8 +254,7 @@ impl Edge {
         req.extensions_mut().insert(trace.clone());
         let request_id = format!("{:016X}", rand::random::<u64>());
         let mut line = Line::begin(&req, trace, &request_id, self.host_id.clone(), tls);
-        let received = length_of(&req).unwrap_or(0);
-        let expects = req.headers().contains_key(http::header::EXPECT);
+        let received = length_of(&req).or_else(|| amend::length_within(req.headers())).unwrap_or(0);
         let empty = length_of(&req) == Some(0);
         let mut response = self.answer(req).await?;
         if silence.fell() {

@@ -8,13 +8,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use s3s::StdError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// The rate is measured over as much waiting as this many of the longest silences, so that one of them is forgiven.
 const WINDOW: u32 = 2;
+/// How much of a body that nobody wants is still received, for how long, and how long nothing of it may come.
+const UNWANTED_MAX: u64 = 128 << 20;
+const UNWANTED_WAIT: Duration = Duration::from_secs(30);
+const UNWANTED_SILENCE: Duration = Duration::from_secs(1);
 
 /// What is asked of a client.
 #[derive(Debug, Clone, Copy)]
@@ -81,19 +86,58 @@ impl Silence {
 
 /// The body of a request that must go on.
 struct Watched {
-    body: Incoming,
+    /// There until this is dropped.
+    body: Option<Incoming>,
     patience: Patience,
     silence: Silence,
+    /// Whether the client sends nothing before it is told to, by the first look at its body.
+    waits: bool,
+    looked_at: bool,
+    ended: bool,
 }
 
-/// Ends a body with an error, and tells so, when it does not keep the pace.
-pub fn watched(body: Incoming, pace: Pace) -> (s3s::Body, Silence) {
+/// Ends a body with an error, and tells so, when it does not keep the pace. `waits` says that the client waits for
+/// `100 Continue`.
+pub fn watched(body: Incoming, pace: Pace, waits: bool) -> (s3s::Body, Silence) {
     let silence = Silence::default();
     if body.is_end_stream() {
         return (s3s::Body::empty(), silence);
     }
-    let watched = Watched { body, patience: Patience::new(pace), silence: silence.clone() };
+    let watched = Watched {
+        body: Some(body),
+        patience: Patience::new(pace),
+        silence: silence.clone(),
+        waits,
+        looked_at: false,
+        ended: false,
+    };
     (s3s::Body::http_body(watched), silence)
+}
+
+/// Receives what is left of a body that is not wanted. A connection that is closed before its client has sent all is
+/// reset, and the client never reads why it was refused.
+async fn pass_over(mut body: Incoming) {
+    let end = Instant::now() + UNWANTED_WAIT;
+    let mut passed = 0;
+    while passed <= UNWANTED_MAX && Instant::now() < end {
+        match timeout(UNWANTED_SILENCE, body.frame()).await {
+            Ok(Some(Ok(frame))) => passed += frame.data_ref().map_or(0, |data| data.len() as u64),
+            _ => break,
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take() else { return };
+        let nothing_comes = self.waits && !self.looked_at;
+        if self.ended || nothing_comes || self.silence.fell() || body.is_end_stream() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(pass_over(body));
+        }
+    }
 }
 
 impl Body for Watched {
@@ -105,13 +149,16 @@ impl Body for Watched {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
         let this = self.get_mut();
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        this.looked_at = true;
+        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) {
             let bytes = match &frame {
                 Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
                 _ => 0,
             };
+            this.ended = !matches!(frame, Some(Ok(_)));
             // What is complete is taken, however long it took.
-            if this.patience.went_on(bytes) || this.body.is_end_stream() || frame.is_none() {
+            if this.patience.went_on(bytes) || body.is_end_stream() || frame.is_none() {
                 return Poll::Ready(frame.map(|frame| frame.map_err(StdError::from)));
             }
         } else {
@@ -122,11 +169,11 @@ impl Body for Watched {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map(Body::size_hint).unwrap_or_default()
     }
 }
 

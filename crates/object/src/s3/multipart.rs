@@ -303,7 +303,10 @@ pub async fn complete_multipart_upload(
                 upload::complete(tx, &bucket, upload, &whole, quota)?
             }
             // A repeated completion gets the same answer.
-            Err(fault) => newest.filter(|newest| newest.upload.as_ref() == Some(&id)).ok_or(fault)?,
+            Err(fault) => match newest {
+                Some(newest) if upload::made(&newest, &id, &whole)? => newest,
+                _ => return Err(fault),
+            },
         };
         let version_id = new_version_id(&bucket, &version.head);
         Ok((version, version_id))

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bed;
+mod length;
 mod logs;
 mod refusals;
 mod slow;

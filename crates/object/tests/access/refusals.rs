@@ -113,9 +113,13 @@ async fn parts_have_numbers_in_order() {
     let target = format!("/box/big?uploadId={id}");
     for (numbers, code) in [
         (&[2, 1][..], "InvalidPartOrder"),
+        (&[1, 1], "InvalidPartOrder"),
         (&[1, 2], "EntityTooSmall"),
         (&[3], "InvalidPart"),
         (&[], "MalformedXML"),
+        (&[1], "ok"),
+        (&[1, 2], "NoSuchUpload"),
+        (&[2], "NoSuchUpload"),
         (&[1], "ok"),
     ] {
         let parts: String = numbers
@@ -155,6 +159,25 @@ async fn xml_cannot_grow_on_its_own() {
     let answer = bed.call(&admin, "PUT", "/box/key?tagging=", &huge).await;
     told(&answer, 400, "MaxMessageLengthExceeded");
     assert_eq!(bed.call(&admin, "GET", "/box/key?tagging=", "").await.text("Key"), None);
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn a_default_key_that_there_is_not_is_refused() {
+    let bed = filled().await;
+    let admin = user("admin");
+    let rule = |inner: &str| {
+        format!(
+            "<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>aws:kms</SSEAlgorithm>{inner}</ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>"
+        )
+    };
+    for inner in ["", "<KMSMasterKeyID></KMSMasterKeyID>"] {
+        let answer = bed.call(&admin, "PUT", "/box?encryption=", &rule(inner)).await;
+        told(&answer, 400, "InvalidArgument");
+    }
+    let named = rule("<KMSMasterKeyID>mine</KMSMasterKeyID>");
+    told(&bed.call(&admin, "PUT", "/box?encryption=", &named).await, 200, "ok");
+    told(&bed.call(&admin, "PUT", "/box/sealed", "x").await, 200, "ok");
     bed.stop().await;
 }
 

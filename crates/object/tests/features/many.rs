@@ -17,10 +17,27 @@ async fn any_name_can_be_deleted_with_others() {
     };
     let s3 = Client::new(&format!("http://{}", bed.host()), "us-east-1", credentials).unwrap();
     s3.bucket_create("box", true).await.unwrap();
-    let names = ["plain", "a&b<c>", "tab\tnew\nline\r", "ünï \u{1f333}", " spaces ", "\u{1}"];
+    let names = [
+        "plain",
+        "a&b<c>",
+        "tab\tnew\nline\r",
+        "ünï \u{1f333}",
+        " spaces ",
+        "\u{1}",
+        "a/../b",
+        "./y",
+        "../../box/x",
+        "a/..",
+    ];
     for name in names {
-        let body = futures::stream::iter([Ok(Bytes::from_static(b"x"))]);
-        s3.put("box", name, 1, Vec::new(), body).await.unwrap();
+        let body = futures::stream::iter([Ok(Bytes::copy_from_slice(name.as_bytes()))]);
+        s3.put("box", name, name.len() as u64, Vec::new(), body).await.unwrap();
+    }
+    for name in names {
+        let found = s3.get("box", name, 0, None).await.unwrap().text().await.unwrap();
+        assert_eq!(found, name);
+        let link = s3.presign("GET", "box", name, 60).unwrap();
+        assert_eq!(reqwest::get(link).await.unwrap().text().await.unwrap(), name, "by a link");
     }
     let listed = async || {
         let page = s3.versions("box").await.unwrap();
@@ -28,7 +45,11 @@ async fn any_name_can_be_deleted_with_others() {
         found.collect::<Vec<(String, Option<String>)>>()
     };
     let all = listed().await;
-    assert_eq!(all.len(), names.len());
+    let mut kept: Vec<&str> = all.iter().map(|(key, _)| key.as_str()).collect();
+    let mut put = names.to_vec();
+    kept.sort_unstable();
+    put.sort_unstable();
+    assert_eq!(kept, put);
     s3.delete_many("box", &all).await.unwrap();
     assert_eq!(listed().await, []);
     // What is held stays, and is told.

@@ -125,6 +125,16 @@ fn parts_become_an_object() {
     let view = world.bed.engine.read().unwrap();
     let kept = version::find(&view, world.bucket.id, "key", None).unwrap();
     assert_eq!((&kept.upload, &kept.headers), (&Some(world.upload.id.clone()), &world.upload.headers));
+    let made = |id: &str, parts: &[&Named]| upload::made(&kept, id, &whole(parts)).map_err(code);
+    let id = world.upload.id.as_str();
+    assert_eq!(made(id, &[&first, &third]), Ok(true));
+    assert_eq!(made(id, &[&stale, &first, &third]), Ok(true), "the same list");
+    let renumbered = Named { number: 2, ..third.clone() };
+    for other in [&[&first][..], &[&first, &stale], &[&first, &renumbered]] {
+        assert_eq!(made(id, other), Ok(false), "{other:?}");
+    }
+    assert_eq!(made("another", &[&first, &third]), Ok(false));
+    assert_eq!(made(id, &[&first, &first, &third]), Err("InvalidPartOrder".into()));
     assert_eq!(upload::parts(&view, world.bucket.id, &world.upload.id, 0, 10).unwrap(), []);
 }
 
@@ -138,6 +148,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let named = |number, etag: &str| Named { number, etag: etag.into(), checksum: None };
     refused(whole(&[&second, &first]), "InvalidPartOrder");
     refused(whole(&[&first, &second, &first]), "InvalidPartOrder");
+    refused(whole(&[&first, &first]), "InvalidPartOrder");
     refused(whole(&[&first, &named(1, &second.etag)]), "InvalidPart");
     refused(whole(&[&first, &second, &third]), "EntityTooSmall");
     refused(whole(&[&named(4, &first.etag)]), "InvalidPart");

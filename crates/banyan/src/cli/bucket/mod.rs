@@ -120,18 +120,15 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
     match args.verb {
         Verb::Create { name, versioning, lock } => {
             let s3 = s3(session).await?;
+            let known = client.bucket_get(&name).await.is_ok();
             s3.bucket_create(&name, lock).await?;
             if versioning && !lock {
                 s3.versioning_set(&name, true).await?;
             }
-            note(format!("bucket {name}: created"));
+            note(format!("bucket {name}: {}", if known { "was there already" } else { "created" }));
             show(session, &client.bucket_get(&name).await?)
         }
-        Verb::List { name } => {
-            let query = name.iter().fold(ListQuery::new(), |query, name| query.with("name", name));
-            let buckets = all(query, None, |query| async move { client.bucket_list(&query).await }).await?;
-            output::list(session.format, &buckets, &COLUMNS)
-        }
+        Verb::List { name } => list(session, name.as_deref()).await,
         Verb::Get { name } => show(session, &client.bucket_get(&name).await?),
         Verb::Delete { name, force } => {
             let s3 = s3(session).await?;
@@ -178,10 +175,26 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
         }
         Verb::Endpoint { inside } => {
             let given = client.s3_session().await?;
-            let address = if inside { remote::endpoint_inside(&given)? } else { given.endpoint };
-            output::data(&format!("{address}\n"))
+            let endpoint = if inside { remote::endpoint_inside(&given)? } else { given.endpoint };
+            let address = Address { endpoint, region: given.region };
+            output::changed(session.format, &address, &address.endpoint, &address.endpoint)
         }
     }
+}
+
+/// Where the store is, as programs get it.
+#[derive(serde::Serialize)]
+struct Address {
+    endpoint: String,
+    region: String,
+}
+
+/// All buckets of the tenant, or those with a name.
+pub async fn list(session: &Session, name: Option<&str>) -> Result<()> {
+    let client = &session.client;
+    let query = name.iter().fold(ListQuery::new(), |query, name| query.with("name", name));
+    let buckets = all(query, None, |query| async move { client.bucket_list(&query).await }).await?;
+    output::list(session.format, &buckets, &COLUMNS)
 }
 
 fn show(session: &Session, bucket: &Bucket) -> Result<()> {

@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use object::client::DELETE_MAX;
+use object::client::{Client, DELETE_MAX};
+use serde::Serialize;
 
 use super::parse;
 use crate::failure::{Failure, Result};
 use crate::output::table::Column;
 use crate::output::text::size;
-use crate::output::{self, note};
+use crate::output::{self, Format, note};
 use crate::session::Session;
-use remote::{Entry, Found, Place, s3, walk};
+use remote::{Entry, Found, Place, Transfers, s3, walk};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -62,14 +63,14 @@ enum Verb {
         #[arg(long, value_name = "ID")]
         version: Option<String>,
     },
-    /// Names in a bucket, folder by folder.
+    /// Names in a bucket, folder by folder; without one, the buckets.
     #[command(visible_alias = "list")]
     Ls {
         /// BUCKET or BUCKET/PREFIX.
         #[arg(value_parser = Place::parse)]
-        at: Place,
+        at: Option<Place>,
         /// Everything below, without folders.
-        #[arg(short, long)]
+        #[arg(short, long, requires = "at")]
         recursive: bool,
     },
     /// Delete objects.
@@ -120,14 +121,21 @@ enum Verb {
 
 pub async fn run(session: &Session, args: Arguments) -> Result<()> {
     match args.verb {
-        Verb::Put { files, to, content_type } => put(session, &files, to, content_type).await,
+        Verb::Put { files, to, content_type } => {
+            let s3 = Transfers::new(s3(session).await?);
+            let sent = s3.run(put(&s3, &files, to, content_type)).await?;
+            told(session.format, &sent)
+        }
         Verb::Get { from, to, version } => get(session, from.object()?, to, version.as_deref()).await,
-        Verb::Ls { at, recursive } => ls(session, &at, recursive).await,
+        Verb::Ls { at: Some(at), recursive } => ls(session, &at, recursive).await,
+        Verb::Ls { at: None, .. } => super::bucket::list(session, None).await,
         Verb::Rm { what, recursive, version, dry_run } => {
+            let s3 = s3(session).await?;
+            let mut gone = Vec::new();
             for place in what {
-                rm(session, place, recursive, version.as_deref(), dry_run).await?;
+                gone.extend(rm(&s3, place, recursive, version.as_deref(), dry_run).await?);
             }
-            Ok(())
+            told(session.format, &gone)
         }
         Verb::Sync { from, to, delete, dry_run } => {
             sync_run(session, &from, &to, &sync::Terms { delete, dry_run }).await
@@ -139,19 +147,69 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             }
             let method = if put { "PUT" } else { "GET" };
             let s3 = remote::s3_for_link(session, expires, inside).await?;
-            let link = s3.presign(method, &what.bucket, &what.key, expires.as_secs())?;
-            output::data(&format!("{link}\n"))
+            let url = s3.presign(method, &what.bucket, &what.key, expires.as_secs())?.to_string();
+            let link = Link { method, url, expires_s: expires.as_secs() };
+            output::changed(session.format, &link, &what.to_string(), &link.url)
         }
     }
 }
 
-async fn put(session: &Session, files: &[PathBuf], to: Place, content_type: Option<String>) -> Result<()> {
+/// What became of an object, for programs.
+#[derive(Serialize)]
+struct Done {
+    bucket: String,
+    key: String,
+    /// The file on this side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+}
+
+impl Done {
+    fn moved(at: &Place, file: &Path, bytes: u64) -> Self {
+        let file = Some(file.display().to_string());
+        Self { bucket: at.bucket.clone(), key: at.key.clone(), file, bytes: Some(bytes), version: None }
+    }
+
+    fn gone(bucket: &str, key: &str, version: Option<&str>) -> Self {
+        let version = version.map(str::to_owned);
+        Self { bucket: bucket.to_owned(), key: key.to_owned(), file: None, bytes: None, version }
+    }
+}
+
+const DONE: [Column<Done>; 1] = [Column::new("NAME", |done| format!("{}/{}", done.bucket, done.key))];
+
+/// Tells programs what was done; people have read it in notes.
+fn told(format: Format, done: &[Done]) -> Result<()> {
+    match format {
+        Format::Table | Format::Wide => Ok(()),
+        format => output::list(format, done, &DONE),
+    }
+}
+
+/// A link as programs get it.
+#[derive(Serialize)]
+struct Link {
+    method: &'static str,
+    url: String,
+    expires_s: u64,
+}
+
+async fn put(
+    s3: &Transfers,
+    files: &[PathBuf],
+    to: Place,
+    content_type: Option<String>,
+) -> Result<Vec<Done>> {
     let folder = to.key.is_empty() || to.key.ends_with('/');
     if files.len() > 1 && !folder {
         return Err(Failure::new("several files need a folder as their target")
             .hint(format!("end it with a slash: {to}/")));
     }
-    let s3 = s3(session).await?;
+    let mut done = Vec::new();
     for file in files {
         let mut place = to.clone();
         if folder {
@@ -161,12 +219,13 @@ async fn put(session: &Session, files: &[PathBuf], to: Place, content_type: Opti
         }
         let headers = headers_of(&place.key, content_type.clone());
         let bytes = match file == Path::new("-") {
-            true => transfer::put_stdin(&s3, &place, headers).await?,
-            false => transfer::put_file(&s3, file, &place, headers).await?,
+            true => transfer::put_stdin(s3, &place, headers).await?,
+            false => transfer::put_file(s3, file, &place, headers).await?,
         };
         note(format!("{place}: {} sent", size(bytes)));
+        done.push(Done::moved(&place, file, bytes));
     }
-    Ok(())
+    Ok(done)
 }
 
 /// The headers of an object that is put under this name.
@@ -201,7 +260,7 @@ fn guess(key: &str) -> Option<&'static str> {
 }
 
 async fn get(session: &Session, from: Place, to: Option<PathBuf>, version: Option<&str>) -> Result<()> {
-    let s3 = s3(session).await?;
+    let s3 = Transfers::new(s3(session).await?);
     if to.as_deref() == Some(Path::new("-")) {
         return transfer::get_stdout(&s3, &from, version).await;
     }
@@ -212,9 +271,9 @@ async fn get(session: &Session, from: Place, to: Option<PathBuf>, version: Optio
         Some(path) => path,
         None => PathBuf::from(name?),
     };
-    let bytes = transfer::get_file(&s3, &from, version, &path).await?;
+    let bytes = s3.run(transfer::get_file(&s3, &from, version, &path)).await?;
     note(format!("{from}: {} in {}", size(bytes), path.display()));
-    Ok(())
+    told(session.format, &[Done::moved(&from, &path, bytes)])
 }
 
 const COLUMNS: [Column<Entry>; 4] = [
@@ -242,18 +301,17 @@ async fn ls(session: &Session, at: &Place, recursive: bool) -> Result<()> {
 }
 
 async fn rm(
-    session: &Session,
+    s3: &Client,
     place: Place,
     recursive: bool,
     version: Option<&str>,
     dry_run: bool,
-) -> Result<()> {
-    let s3 = s3(session).await?;
+) -> Result<Vec<Done>> {
     let keys = match recursive {
         false => vec![place.clone().object()?.key],
         true => {
             let mut keys = Vec::new();
-            walk(&s3, &place.bucket, &place.key, None, |item| {
+            walk(s3, &place.bucket, &place.key, None, |item| {
                 if let Found::Object(entry) = item {
                     keys.push(entry.key);
                 }
@@ -267,9 +325,10 @@ async fn rm(
         note(format!("{place}: nothing to delete"));
     }
     let bucket = &place.bucket;
+    let gone = keys.iter().map(|key| Done::gone(bucket, key, version)).collect();
     if dry_run {
         keys.iter().for_each(|key| note(format!("{bucket}/{key}: would be deleted (nothing was changed)")));
-        return Ok(());
+        return Ok(gone);
     }
     if let ([key], false) = (&keys[..], recursive) {
         if version.is_none() && s3.head(bucket, key).await?.is_none() {
@@ -277,22 +336,22 @@ async fn rm(
         }
         s3.delete(bucket, key, version).await?;
         note(format!("{bucket}/{key}: deleted"));
-        return Ok(());
+        return Ok(gone);
     }
     let keys: Vec<(String, Option<String>)> = keys.into_iter().map(|key| (key, None)).collect();
     for part in keys.chunks(DELETE_MAX) {
         s3.delete_many(bucket, part).await?;
         part.iter().for_each(|(key, _)| note(format!("{bucket}/{key}: deleted")));
     }
-    Ok(())
+    Ok(gone)
 }
 
 async fn sync_run(session: &Session, from: &str, to: &str, terms: &sync::Terms) -> Result<()> {
     let place = |text: &str| Place::parse(text).map_err(Failure::new);
-    let s3 = s3(session).await?;
+    let s3 = Transfers::new(s3(session).await?);
     let outcome = match (from.starts_with("s3://"), to.starts_with("s3://")) {
-        (false, true) => sync::up(&s3, Path::new(from), &place(to)?, terms).await?,
-        (true, false) => sync::down(&s3, &place(from)?, Path::new(to), terms).await?,
+        (false, true) => s3.run(sync::up(&s3, Path::new(from), &place(to)?, terms)).await?,
+        (true, false) => s3.run(sync::down(&s3, &place(from)?, Path::new(to), terms)).await?,
         _ => {
             return Err(Failure::new("one side must be a folder and the other a bucket")
                 .hint("such as: banyan object sync ./site s3://web/site"));
@@ -306,5 +365,9 @@ async fn sync_run(session: &Session, from: &str, to: &str, terms: &sync::Terms) 
         outcome.deleted,
         outcome.same
     ));
-    Ok(())
+    match outcome.left_out {
+        0 => Ok(()),
+        count => Err(Failure::new(format!("{count} of the objects cannot be files here and were left out"))
+            .hint("fetch them alone with 'banyan object get' under other names")),
+    }
 }

@@ -1,6 +1,8 @@
 //! The store as the command line speaks to it.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::S3Session;
@@ -8,9 +10,14 @@ use object::client::{Client, Credentials, DELETE_MAX};
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
+use crate::stop::Stop;
 
 /// Seconds for which the credentials of a link outlive it, should the clocks be apart.
 const LINK_SPARE: u64 = 15 * 60;
+/// How long an interrupted command takes to give up what it has begun.
+const GIVE_UP_WAIT: Duration = Duration::from_secs(5);
+/// What a shell says of a command that Ctrl-C has ended.
+const EXIT_INTERRUPTED: u8 = 130;
 
 /// A client with credentials of its own that the cloud gives to whoever is logged in.
 pub async fn s3(session: &Session) -> Result<Client> {
@@ -73,6 +80,71 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.bucket, self.key)
+    }
+}
+
+/// A store, and the uploads in parts that were begun there and have not ended.
+pub struct Transfers {
+    client: Client,
+    open: Mutex<Vec<(Place, String)>>,
+}
+
+impl Deref for Transfers {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Transfers {
+    pub fn new(client: Client) -> Self {
+        Self { client, open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<(Place, String)>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins an upload in parts; answers its id.
+    pub async fn upload_begin(&self, at: &Place, headers: Vec<(String, String)>) -> Result<String> {
+        let upload = self.client.upload_start(&at.bucket, &at.key, headers).await?;
+        self.open().push((at.clone(), upload.clone()));
+        Ok(upload)
+    }
+
+    /// Ends an upload: whole, or if anything went wrong without a trace.
+    pub async fn upload_end(&self, at: &Place, upload: &str, sent: Result<Vec<String>>) -> Result<()> {
+        let done = match sent {
+            Ok(etags) => {
+                let done = self.client.upload_complete(&at.bucket, &at.key, upload, &etags).await;
+                done.map_err(Failure::from)
+            }
+            Err(error) => Err(error),
+        };
+        if done.is_err() {
+            // What was sent would be kept until somebody ends the upload.
+            let _ = self.client.upload_abort(&at.bucket, &at.key, upload).await;
+        }
+        self.open().retain(|(_, open)| open != upload);
+        done
+    }
+
+    /// Does the work, unless the command is interrupted: then what it has begun in the store is given up.
+    pub async fn run<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut stop = Stop::new()?;
+        tokio::select! {
+            done = work => return done,
+            () = stop.wait() => {}
+        }
+        let open = std::mem::take(&mut *self.open());
+        let giving_up = async {
+            for (at, upload) in &open {
+                let _ = self.client.upload_abort(&at.bucket, &at.key, upload).await;
+            }
+        };
+        let _ = tokio::time::timeout(GIVE_UP_WAIT, giving_up).await;
+        Err(Failure { code: EXIT_INTERRUPTED, ..Failure::new("interrupted") })
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
 use futures::{StreamExt, stream};
-use object::client::{Client, DELETE_MAX};
+use object::client::{Client, DELETE_MAX, etag_of};
 
-use super::remote::{Found, Place, walk};
+use super::remote::{Found, Place, Transfers, walk};
 use super::transfer;
 use crate::failure::{Failure, Result};
 use crate::output::note;
@@ -20,11 +20,30 @@ const FILES_MAX: usize = 1_000_000;
 /// Files on their way at once.
 const TRANSFERS: usize = 8;
 
-/// Size and time of a file or an object.
-#[derive(Debug, Clone, Copy)]
+/// Times that are not further apart do not say what is younger: clocks differ, and some know whole seconds alone.
+const DOUBT_MS: i64 = 2000;
+
+/// Size and time of a file or an object, and the ETag of an object.
+#[derive(Debug, Clone)]
 struct Facts {
     size: u64,
-    modified: i64,
+    modified_ms: i64,
+    etag: Option<String>,
+}
+
+impl Facts {
+    /// Whether a copy is still what it was made from. In doubt the bytes of the file are asked.
+    fn is_copied_in(&self, copy: &Self, file: &Path) -> bool {
+        let younger = copy.modified_ms > self.modified_ms.saturating_add(DOUBT_MS);
+        let etag = self.etag.as_ref().or(copy.etag.as_ref());
+        self.size == copy.size && (younger || etag.is_some_and(|etag| has_etag(file, etag)))
+    }
+}
+
+/// Whether a file has the bytes of an object. The ETag of one that came in parts does not tell.
+fn has_etag(file: &Path, etag: &str) -> bool {
+    let found = || std::fs::File::open(file).and_then(etag_of);
+    !etag.contains('-') && found().is_ok_and(|found| found.eq_ignore_ascii_case(etag))
 }
 
 pub struct Terms {
@@ -39,16 +58,18 @@ pub struct Outcome {
     pub deleted: u64,
     pub same: u64,
     pub bytes: u64,
+    /// Objects whose names no file can have.
+    pub left_out: u64,
 }
 
-pub async fn up(s3: &Client, from: &Path, to: &Place, terms: &Terms) -> Result<Outcome> {
+pub async fn up(s3: &Transfers, from: &Path, to: &Place, terms: &Terms) -> Result<Outcome> {
     let here = files(from)?;
     let there = objects(s3, to).await?;
     let mut outcome = Outcome::default();
     let mut jobs = Vec::new();
     for (name, facts) in &here {
         let place = Place { bucket: to.bucket.clone(), key: format!("{}{name}", folder(&to.key)) };
-        if there.get(name).is_some_and(|old| old.size == facts.size && old.modified >= facts.modified) {
+        if there.get(name).is_some_and(|old| facts.is_copied_in(old, &from.join(name))) {
             outcome.same += 1;
             continue;
         }
@@ -112,8 +133,12 @@ pub async fn down(s3: &Client, from: &Place, to: &Path, terms: &Terms) -> Result
     let mut outcome = Outcome::default();
     let mut jobs = Vec::new();
     for (name, facts) in &there {
-        let path = inside(to, name)?;
-        if here.get(name).is_some_and(|old| old.size == facts.size && old.modified >= facts.modified) {
+        let Some(path) = inside(to, name) else {
+            note(format!("the object '{}' cannot be a file here", name.escape_debug()));
+            outcome.left_out += 1;
+            continue;
+        };
+        if here.get(name).is_some_and(|old| facts.is_copied_in(old, &path)) {
             outcome.same += 1;
             continue;
         }
@@ -151,13 +176,9 @@ fn folder(key: &str) -> String {
 }
 
 /// A name from the store must not lead out of the folder it is written to.
-fn inside(to: &Path, name: &str) -> Result<PathBuf> {
+fn inside(to: &Path, name: &str) -> Option<PathBuf> {
     let safe = Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    if !safe || name.ends_with('/') || name.contains("//") {
-        return Err(Failure::new(format!("the object '{}' cannot be a file here", name.escape_debug()))
-            .hint("fetch it alone with 'banyan object get' under another name"));
-    }
-    Ok(to.join(name))
+    (safe && !name.ends_with('/') && !name.contains("//")).then(|| to.join(name))
 }
 
 async fn objects(s3: &Client, at: &Place) -> Result<BTreeMap<String, Facts>> {
@@ -169,10 +190,8 @@ async fn objects(s3: &Client, at: &Place) -> Result<BTreeMap<String, Facts>> {
             let time = entry.modified.and_then(|text| text.parse::<jiff::Timestamp>().ok());
             // A name that ends in a slash stands for a folder and has nothing in it.
             if !(name.is_empty() || name.ends_with('/') && entry.size == 0) {
-                found.insert(
-                    name,
-                    Facts { size: entry.size, modified: time.map_or(0, |time| time.as_second()) },
-                );
+                let modified_ms = time.map_or(0, |time| time.as_millisecond());
+                found.insert(name, Facts { size: entry.size, modified_ms, etag: entry.etag });
             }
         }
         if found.len() > FILES_MAX {
@@ -192,9 +211,15 @@ fn files(root: &Path) -> Result<BTreeMap<String, Facts>> {
         let fail = |error: std::io::Error| Failure::new(format!("{}: {error}", folder.display()));
         for entry in std::fs::read_dir(&folder).map_err(fail)? {
             let path = entry.map_err(fail)?.path();
-            let meta = std::fs::metadata(&path)
-                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-            if std::fs::symlink_metadata(&path).is_ok_and(|own| own.is_symlink()) && meta.is_dir() {
+            let linked = std::fs::symlink_metadata(&path).is_ok_and(|own| own.is_symlink());
+            let meta = match std::fs::metadata(&path) {
+                Err(error) if linked && error.kind() == std::io::ErrorKind::NotFound => {
+                    note(format!("{}: a link to nothing is left out", path.display()));
+                    continue;
+                }
+                meta => meta.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
+            };
+            if linked && meta.is_dir() {
                 note(format!("{}: a link to a folder is left out", path.display()));
             } else if meta.is_dir() {
                 open.push(path);
@@ -203,8 +228,9 @@ fn files(root: &Path) -> Result<BTreeMap<String, Facts>> {
                 let name =
                     name.ok_or_else(|| Failure::new(format!("{}: the name is not UTF-8", path.display())))?;
                 let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                let modified = modified.map_or(0, |since| since.as_secs() as i64);
-                found.insert(name, Facts { size: meta.len(), modified });
+                let modified_ms =
+                    modified.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+                found.insert(name, Facts { size: meta.len(), modified_ms, etag: None });
             }
         }
         if found.len() > FILES_MAX {
@@ -223,7 +249,35 @@ mod tests {
         let root = Path::new("/x");
         assert_eq!(inside(root, "a/b").expect("fine"), Path::new("/x/a/b"));
         for name in ["../a", "a/../../b", "/etc/passwd", "a//b", "a/", "."] {
-            assert!(inside(root, name).is_err(), "{name}");
+            assert!(inside(root, name).is_none(), "{name}");
         }
+    }
+
+    #[test]
+    fn bytes_tell_where_times_do_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("f");
+        std::fs::write(&file, "AAAA").expect("it is written");
+        let a = etag_of(&b"AAAA"[..]).expect("it is read");
+        let b = etag_of(&b"BBBB"[..]).expect("it is read");
+        let parts = format!("{a}-2");
+        let facts =
+            |modified_ms: i64, etag: Option<&String>| Facts { size: 4, modified_ms, etag: etag.cloned() };
+        for (source, copy, etag, same) in [
+            (10_000, 12_001, &b, true),
+            (10_000, 12_000, &b, false),
+            (10_000, 12_000, &a, true),
+            (10_900, 10_000, &b, false),
+            (90_000, 10_000, &a, true),
+            (90_000, 10_000, &b, false),
+            (10_000, 10_500, &parts, false),
+            (10_000, 12_001, &parts, true),
+        ] {
+            let up = facts(source, None).is_copied_in(&facts(copy, Some(etag)), &file);
+            let down = facts(source, Some(etag)).is_copied_in(&facts(copy, None), &file);
+            assert_eq!((up, down), (same, same), "{source} {copy} {etag}");
+        }
+        let longer = Facts { size: 5, ..facts(90_000, Some(&a)) };
+        assert!(!facts(0, None).is_copied_in(&longer, &file));
     }
 }

@@ -10,7 +10,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object::client::Client;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
-use super::remote::Place;
+use super::remote::{Place, Transfers};
 use crate::failure::{Failure, Result};
 use crate::output::progress::Progress;
 
@@ -23,13 +23,22 @@ const PARALLEL: usize = 4;
 const TRIES: u32 = 3;
 const CHUNK: usize = 256 << 10;
 const SHOW_EVERY: Duration = Duration::from_millis(200);
+/// The longest name of a file, in bytes.
+const NAME_MAX: usize = 255;
+/// How much of a name that is too long is told.
+const NAME_SHOWN: usize = 40;
 
 fn at(path: &Path, error: std::io::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 
 /// Sends a file. `-` is not a file: see [`put_stdin`].
-pub async fn put_file(s3: &Client, from: &Path, to: &Place, headers: Vec<(String, String)>) -> Result<u64> {
+pub async fn put_file(
+    s3: &Transfers,
+    from: &Path,
+    to: &Place,
+    headers: Vec<(String, String)>,
+) -> Result<u64> {
     let meta = tokio::fs::metadata(from).await.map_err(|error| at(from, error))?;
     if meta.is_dir() {
         return Err(Failure::new(format!("{} is a folder", from.display()))
@@ -47,7 +56,7 @@ pub async fn put_file(s3: &Client, from: &Path, to: &Place, headers: Vec<(String
 
 /// Sends a file that knows its length, counting what was sent.
 pub async fn put_counted(
-    s3: &Client,
+    s3: &Transfers,
     from: &Path,
     to: &Place,
     headers: Vec<(String, String)>,
@@ -100,7 +109,7 @@ async fn whole(
 }
 
 async fn parts(
-    s3: &Client,
+    s3: &Transfers,
     from: &Path,
     to: &Place,
     length: u64,
@@ -108,7 +117,7 @@ async fn parts(
     sent: &AtomicU64,
 ) -> Result<()> {
     let size = PART_MIN.max(length.div_ceil(PARTS_MAX).next_multiple_of(1 << 20));
-    let upload = s3.upload_start(&to.bucket, &to.key, headers).await?;
+    let upload = s3.upload_begin(to, headers).await?;
     let count = length.div_ceil(size);
     let send = |index: u64| {
         let upload = &upload;
@@ -130,15 +139,7 @@ async fn parts(
         }
     };
     let etags: Result<Vec<String>> = stream::iter(0..count).map(send).buffered(PARALLEL).try_collect().await;
-    let done = match etags {
-        Ok(etags) => s3.upload_complete(&to.bucket, &to.key, &upload, &etags).await.map_err(Failure::from),
-        Err(error) => Err(error),
-    };
-    if done.is_err() {
-        // What was sent would be kept until somebody ends the upload.
-        let _ = s3.upload_abort(&to.bucket, &to.key, &upload).await;
-    }
-    done
+    s3.upload_end(to, &upload, etags).await
 }
 
 async fn read(from: &Path, offset: u64, length: u64) -> Result<Bytes> {
@@ -150,54 +151,46 @@ async fn read(from: &Path, offset: u64, length: u64) -> Result<Bytes> {
 }
 
 /// Sends standard input, in parts unless it is short.
-pub async fn put_stdin(s3: &Client, to: &Place, headers: Vec<(String, String)>) -> Result<u64> {
+pub async fn put_stdin(s3: &Transfers, to: &Place, headers: Vec<(String, String)>) -> Result<u64> {
     put_stream(s3, tokio::io::stdin(), to, headers).await
 }
 
 async fn put_stream(
-    s3: &Client,
+    s3: &Transfers,
     mut input: impl tokio::io::AsyncRead + Unpin,
     to: &Place,
     headers: Vec<(String, String)>,
 ) -> Result<u64> {
-    let mut upload = None;
-    let mut etags = Vec::new();
+    let first = part_of(&mut input).await?;
+    if (first.len() as u64) < PART_MIN {
+        let length = first.len() as u64;
+        s3.put(&to.bucket, &to.key, length, headers, stream::iter([Ok(first)])).await?;
+        return Ok(length);
+    }
+    let upload = s3.upload_begin(to, headers).await?;
     let mut total = 0;
-    let outcome: Result<()> = async {
-        loop {
-            let mut part = Vec::new();
-            (&mut input)
-                .take(PART_MIN)
-                .read_to_end(&mut part)
-                .await
-                .map_err(|error| Failure::new(error.to_string()))?;
-            let last = (part.len() as u64) < PART_MIN;
+    let sent: Result<Vec<String>> = async {
+        let (mut etags, mut part) = (Vec::new(), first);
+        while !part.is_empty() {
             total += part.len() as u64;
-            let part = Bytes::from(part);
-            if last && upload.is_none() {
-                let length = part.len() as u64;
-                let once = stream::iter([Ok(part)]);
-                s3.put(&to.bucket, &to.key, length, headers.clone(), once).await?;
-                return Ok(());
-            }
-            if upload.is_none() {
-                upload = Some(s3.upload_start(&to.bucket, &to.key, headers.clone()).await?);
-            }
-            let id = upload.as_deref().unwrap_or_default();
-            if !part.is_empty() {
-                let number = u32::try_from(etags.len() + 1).unwrap_or(u32::MAX);
-                etags.push(s3.upload_part(&to.bucket, &to.key, id, number, part).await?);
-            }
-            if last {
-                return Ok(s3.upload_complete(&to.bucket, &to.key, id, &etags).await?);
-            }
+            let number = u32::try_from(etags.len() + 1).unwrap_or(u32::MAX);
+            let last = (part.len() as u64) < PART_MIN;
+            etags.push(s3.upload_part(&to.bucket, &to.key, &upload, number, part).await?);
+            part = if last { Bytes::new() } else { part_of(&mut input).await? };
         }
+        Ok(etags)
     }
     .await;
-    if let (Err(_), Some(id)) = (&outcome, &upload) {
-        let _ = s3.upload_abort(&to.bucket, &to.key, id).await;
-    }
-    outcome.map(|()| total)
+    s3.upload_end(to, &upload, sent).await?;
+    Ok(total)
+}
+
+/// The next part of an input, shorter only at its end.
+async fn part_of(input: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<Bytes> {
+    let mut part = Vec::new();
+    let read = input.take(PART_MIN).read_to_end(&mut part).await;
+    read.map_err(|error| Failure::new(error.to_string()))?;
+    Ok(part.into())
 }
 
 /// Fetches into a file that appears only when it is whole.
@@ -217,24 +210,44 @@ pub async fn get_counted(
     if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         tokio::fs::create_dir_all(folder).await.map_err(|error| at(folder, error))?;
     }
-    let draft = draft(to);
-    let fetched = fetch(s3, from, version, &draft, done).await;
-    match fetched {
-        Ok(length) => {
-            tokio::fs::rename(&draft, to).await.map_err(|error| at(to, error))?;
-            Ok(length)
+    check_name(to)?;
+    let draft = Draft::beside(to);
+    let length = fetch(s3, from, version, &draft.0, done).await?;
+    tokio::fs::rename(&draft.0, to).await.map_err(|error| at(to, error))?;
+    Ok(length)
+}
+
+/// A file that is being fetched. It goes with the command, however that ends, unless it got its name.
+struct Draft(PathBuf);
+
+impl Draft {
+    fn beside(to: &Path) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let mark = format!(".part-{}", std::process::id());
+        let mut name = to.file_name().unwrap_or_default().to_owned();
+        if name.len() + mark.len() > NAME_MAX {
+            name = format!(".{}", COUNT.fetch_add(1, Ordering::Relaxed)).into();
         }
-        Err(error) => {
-            let _ = tokio::fs::remove_file(&draft).await;
-            Err(error)
-        }
+        name.push(mark);
+        Self(to.with_file_name(name))
     }
 }
 
-fn draft(to: &Path) -> PathBuf {
-    let mut name = to.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".part-{}", std::process::id()));
-    to.with_file_name(name)
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Keys may be longer than names of files.
+fn check_name(to: &Path) -> Result<()> {
+    let name = to.file_name().unwrap_or_default();
+    if name.len() <= NAME_MAX {
+        return Ok(());
+    }
+    let start: String = name.to_string_lossy().chars().take(NAME_SHOWN).collect();
+    Err(Failure::new(format!("'{start}…' is longer than the name of a file may be ({NAME_MAX} bytes)"))
+        .hint("give the file a name of its own: banyan object get BUCKET/KEY FILE"))
 }
 
 async fn fetch(
@@ -287,7 +300,38 @@ pub async fn get_stdout(s3: &Client, from: &Place, version: Option<&str>) -> Res
     while let Some(chunk) = stream.next().await {
         let chunk =
             chunk.map_err(|error| Failure::new(format!("{from}: the transfer broke off: {error}")))?;
-        out.write_all(&chunk).await.map_err(|error| Failure::new(error.to_string()))?;
+        if let Err(error) = out.write_all(&chunk).await {
+            return written(Err(error));
+        }
     }
-    out.flush().await.map_err(|error| Failure::new(error.to_string()))
+    written(out.flush().await)
+}
+
+/// A reader that went away, as `head` does, is no error.
+fn written(done: std::io::Result<()>) -> Result<()> {
+    match done {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|error| Failure::new(format!("cannot write to standard output: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_has_a_name_that_fits_and_goes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for length in [1, 240, NAME_MAX] {
+            let to = folder.path().join("n".repeat(length));
+            check_name(&to).expect("a file may have it");
+            let draft = Draft::beside(&to);
+            assert_ne!(draft.0, to);
+            std::fs::write(&draft.0, "half").expect("it is written");
+            drop(draft);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 0);
+        let failure = check_name(&folder.path().join("n".repeat(NAME_MAX + 1))).expect_err("too long");
+        assert!(failure.hint.is_some());
+    }
 }
