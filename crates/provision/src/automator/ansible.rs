@@ -40,6 +40,8 @@ const VERSION_MAX: Duration = Duration::from_secs(60);
 const PYTHON: &str = "/usr/bin/python3";
 /// Letters of a reason.
 const REASON_MAX: usize = 300;
+/// A program that begins when it is told to.
+const BEGIN: &str = "read -r _ && exec \"$@\"";
 /// Users of runs are above all that people and services have.
 const USERS: std::ops::Range<u32> = 0x7000_0000..0x7fff_0000;
 
@@ -59,8 +61,8 @@ impl Ansible {
     }
 
     fn start(&self, command: &mut Command) -> Result<Group, Fault> {
-        command.spawn().map(Group).map_err(|error| {
-            Fault::invalid(format!("the provisioner cannot start 'unshare' or '{}': {error}", self.name()))
+        Group::start(command).map_err(|error| {
+            Fault::invalid(format!("the provisioner cannot start 'sh' for '{}': {error}", self.name()))
         })
     }
 
@@ -198,17 +200,13 @@ impl Folder {
     /// The program, ready to start in the project. Its `ssh` needs a user with a name, so a user of its own is
     /// `root` in a namespace where that means nothing; all of its processes end with it.
     fn command(&self, program: &Path) -> Result<Command, Fault> {
-        let mut command = match self.user {
-            Some(user) => {
-                let mut command = Command::new("unshare");
-                command
-                    .args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--"])
-                    .arg(program);
-                command.uid(user).gid(user);
-                command
-            }
-            None => Command::new(program),
-        };
+        let mut command = Command::new("sh");
+        command.args(["-c", BEGIN, "sh"]);
+        if let Some(user) = self.user {
+            command.args(["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--"]);
+            command.uid(user).gid(user);
+        }
+        command.arg(program);
         prepare(&mut command);
         command.current_dir(self.path("project")).env("HOME", self.at.path());
         // Connections are shared only where they end with the run.
