@@ -106,7 +106,7 @@ impl Plugin {
             return Ok(Report { stderr, ..report });
         }
         let status = if report.is_good() { Fault::FAILED } else { report.status };
-        let is_passing = !(200..300).contains(&status) && status != Fault::INVALID;
+        let is_passing = !(200..300).contains(&status) && ![Fault::INVALID, Fault::GONE].contains(&status);
         let message = match report.message.is_empty() {
             false => report.message,
             true => format!("the plugin '{}' failed with status {status}", self.name),
