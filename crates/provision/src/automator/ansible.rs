@@ -15,6 +15,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -171,7 +172,10 @@ impl Folder {
                 )));
             }
         };
-        let at = tempfile::Builder::new().prefix("banyan-ansible-").tempdir().map_err(here)?;
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(|| sweep(&std::env::temp_dir()));
+        let prefix = format!("{PREFIX}{}-", std::process::id());
+        let at = tempfile::Builder::new().prefix(&prefix).tempdir().map_err(here)?;
         let folder = Self { at, user };
         fs::create_dir_all(folder.path("project/roles")).map_err(here)?;
         folder.give()?;
@@ -227,6 +231,25 @@ impl Folder {
         command.env("TMPDIR", self.at.path()).env("ANSIBLE_LOCAL_TEMP", self.path("tmp"));
         command.env("ANSIBLE_SSH_CONTROL_PATH_DIR", self.path("cp"));
         Ok(command)
+    }
+}
+
+/// What folders of runs are called, before the number of their provisioner.
+const PREFIX: &str = "banyan-ansible-";
+
+/// Folders hold keys, and a provisioner that is killed leaves its own behind: the next one here takes them away.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let is_left = pid.is_some_and(|pid| {
+            !pid.is_empty()
+                && pid.bytes().all(|byte| byte.is_ascii_digit())
+                && !Path::new("/proc").join(pid).exists()
+        });
+        if is_left && let Err(error) = fs::remove_dir_all(entry.path()) {
+            tracing::warn!(%error, folder = %entry.path().display(), "what a run left cannot be removed");
+        }
     }
 }
 
@@ -385,6 +408,20 @@ fn reason(stdout: &str, stderr: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_provisioner_left_is_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let mine = format!("{PREFIX}{}-x", std::process::id());
+        let names = ["banyan-ansible-4999999999-y", &mine, "banyan-ansible-x", "banyan-other-4999999999-y"];
+        for name in names {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("key"), "secret").unwrap();
+        }
+        sweep(folder.path());
+        let left: Vec<bool> = names.iter().map(|name| folder.path().join(name).exists()).collect();
+        assert_eq!(left, [false, true, true, true]);
+    }
 
     #[test]
     fn texts_of_variables_are_no_templates() {
