@@ -3,8 +3,10 @@
 use api::{ClusterStatus, JobStatus};
 use model::Timestamp;
 
+use super::absent::degrade;
 use super::definition::service_links;
 use super::live::Live;
+use super::plan::CHECK;
 use super::record::{ClusterRecord, JobRecord, Machine, Mark, NodeRecord, Purpose, Verb};
 
 /// Of a cluster that has machines it should not have.
@@ -81,12 +83,15 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
         }
         Purpose::Operate => {
             let why = job.failing.clone();
-            set(&mut cluster, &mut job, ClusterStatus::Inconsistent, why);
+            // Who only looked has changed nothing.
+            let status = if job.action == CHECK { job.was } else { ClusterStatus::Inconsistent };
+            set(&mut cluster, &mut job, status, why);
         }
     }
     if is_good && job.cost.is_some() {
         cluster.cost = job.cost;
     }
+    degrade(&mut cluster, &kept);
     cluster.machines = kept.len() as u32;
     End { cluster: Some(cluster), job, kept, gone }
 }

@@ -11,6 +11,7 @@ mod cluster_change;
 mod cluster_fault;
 mod cluster_hostile;
 mod cluster_life;
+mod cluster_repair;
 mod history;
 mod hostile;
 mod identity;

@@ -152,6 +152,7 @@ fn task_view(
         service: task.service.clone(),
         status,
         failures: row.map_or(0, |row| row.failures),
+        changed_at: row.map(|row| row.changed_at),
         message: row.and_then(|row| row.message.clone()),
     }
 }

@@ -1,5 +1,6 @@
 //! An order becomes a job: planned on the spot, committed with its plan, begun by the owner.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -109,7 +110,7 @@ pub async fn planned(
     let work = move || {
         let catalogue = definition.catalogue()?;
         let nodes = nodes.iter().map(AsRef::as_ref).collect();
-        let ground = Ground { cluster: &cluster, catalogue: &catalogue, nodes };
+        let ground = Ground { cluster: &cluster, catalogue: &catalogue, nodes, given_up: BTreeSet::new() };
         let until = Instant::now() + time;
         ground.plan(&wish, &mut || Instant::now() < until)
     };
@@ -161,7 +162,7 @@ async fn place(
     }
     let nodes = nodes_of(snapshot, &row.id);
     let is_delete = asked.wish == Wish::Delete;
-    let mut planned = planned(Arc::new(ground.clone()), definition, nodes, asked.wish, time).await?;
+    let mut planned = planned(Arc::new(ground.clone()), definition.clone(), nodes, asked.wish, time).await?;
     let is_same = planned.target.layout == row.shape.layout && planned.target.services == row.shape.services;
     if planned.plan.tasks.is_empty() && is_same && !is_delete && !asked.sync {
         return Err(Error::conflict(format!(
@@ -218,7 +219,7 @@ fn synced(snapshot: &Snapshot, record: &mut ClusterRecord, old: &Definition) -> 
         let why = format!("the catalogue no longer has the service '{name}' for this template");
         return Err(Error::conflict(why).hint("remove the service from the cluster first"));
     }
-    let ground = Ground { cluster: record, catalogue: &known, nodes: Vec::new() };
+    let ground = Ground { cluster: record, catalogue: &known, nodes: Vec::new(), given_up: BTreeSet::new() };
     let request = ground.request(record.shape.layout.size(), &record.shape.services);
     if let Some(clash) = solve::keeps(&known, &request, &record.shape.layout)? {
         let why = format!(
