@@ -11,11 +11,13 @@ fn a_cluster_lives_on_instances_and_leaves_nothing() {
     let cloud = Cloud::shared();
     let folder = cloud.home.join("catalogue");
     catalogue(&folder, "cluster-machine");
+    let tiny = folder.join("hardwaretypes/tiny.json");
     let folder = folder.to_str().unwrap();
+    refused(&cloud, &tiny, folder);
     let tar = cloud.home.join("cluster.tar");
     std::fs::write(&tar, image::machine()).unwrap();
     cloud.good(&["image", "import", "cluster-machine", tar.to_str().unwrap()]);
-    says(&cloud.good(&["catalogue", "apply", "-f", folder]), &["services/page: created"]);
+    says(&cloud.good(&["catalogue", "apply", "-f", folder]), &["hardwaretypes/tiny"]);
     assert_eq!(cloud.good(&["catalogue", "apply", "-f", folder]), "", "nothing is new");
     let preview = cloud.json(&["cluster", "solve", "--template", "site", "--size", "2"]);
     assert_eq!((&preview["layout"][0]["count"], &preview["tasks"]["CREATE"]), (&json!(2), &json!(2)));
@@ -107,4 +109,19 @@ fn lost(cloud: &Cloud) {
     let at = &after[1].addresses["access_v4"];
     until("the new one serves", || page(at).filter(|said| said == "good day of 2"));
     becomes("active");
+}
+
+/// What cannot be made here is told when it is asked for.
+fn refused(cloud: &Cloud, tiny: &std::path::Path, folder: &str) {
+    let sound = std::fs::read_to_string(tiny).unwrap();
+    std::fs::write(tiny, sound.replace("100m/64MiB", "9000/64MiB")).unwrap();
+    says(&cloud.good(&["catalogue", "apply", "-f", folder]), &["services/page: created"]);
+    for ask in [&["cluster", "solve"][..], &["cluster", "create", "shop"]] {
+        let refused = cloud.bad(&[ask, &["--template", "site", "--size", "2"]].concat());
+        says(
+            &refused,
+            &["the image 'cluster-machine', and there is none", "hardware type 'tiny'", "fits into no zone"],
+        );
+    }
+    std::fs::write(tiny, sound).unwrap();
 }

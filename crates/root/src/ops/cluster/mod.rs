@@ -3,6 +3,7 @@
 mod create;
 pub mod look;
 mod order;
+mod possible;
 pub mod view;
 
 use std::collections::BTreeSet;

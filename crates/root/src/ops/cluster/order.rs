@@ -9,6 +9,7 @@ use model::{Error, ErrorKind, Quota, Result, TenantId};
 use store::Txn;
 use template::{compose, solve};
 
+use super::possible::possible;
 use super::{SOLVE_MAX, find, journal, view};
 use crate::cloud::{Caller, Cloud};
 use crate::cluster::definition::{Definition, service_links};
@@ -172,6 +173,7 @@ async fn place(
     }
     planned.target.definition = number;
     if !is_delete {
+        possible(snapshot, &row.tenant, &row.provider, &definition, &planned)?;
         fits(&ground, &planned.target, Some(&row.shape))?;
     }
     quota_check(snapshot, &row.tenant, Some(row), planned.machines)?;
