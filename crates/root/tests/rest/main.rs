@@ -7,6 +7,7 @@ mod bad_input;
 mod catalogue;
 mod check;
 mod cluster;
+mod cluster_abort;
 mod cluster_change;
 mod cluster_fault;
 mod cluster_hostile;
