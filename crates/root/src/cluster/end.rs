@@ -70,6 +70,12 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
             let (status, why) = taken_back(live, &stray, failures);
             set(&mut cluster, &mut job, status, Some(why));
         }
+        // Who only looked has changed nothing.
+        Purpose::Operate if is_good && job.action == CHECK => {
+            let (was, why) = (job.was, live.cluster.message.clone());
+            set(&mut cluster, &mut job, was, why);
+            job.message = None;
+        }
         Purpose::Operate if is_good => {
             become_target(live, &mut cluster, &job);
             let (status, why) = match stray.is_empty() {
@@ -83,7 +89,6 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
         }
         Purpose::Operate => {
             let why = job.failing.clone();
-            // Who only looked has changed nothing.
             let status = if job.action == CHECK { job.was } else { ClusterStatus::Inconsistent };
             set(&mut cluster, &mut job, status, why);
         }

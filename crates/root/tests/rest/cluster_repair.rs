@@ -126,4 +126,12 @@ async fn what_does_not_answer_is_told_and_a_wrong_account_says_nothing_of_machin
     assert_eq!(job.status, JobStatus::Failed);
     assert!(job.message.unwrap().contains("the key is wrong"));
     assert!(user.cluster_nodes("shop").await.unwrap().iter().all(|node| node.status != NodeStatus::Missing));
+    // A look changes nothing of what is wrong otherwise.
+    fake.ground.lock().unwrap().fails = vec![("STOP 1001".into(), 9, said(1, "it does not stop", false))];
+    user.cluster_restart("shop", &Default::default()).await.unwrap();
+    assert_eq!(settled(&user, "shop").await.status, ClusterStatus::Inconsistent);
+    user.cluster_check("shop").await.unwrap();
+    let looked = settled(&user, "shop").await;
+    assert_eq!(looked.status, ClusterStatus::Inconsistent, "{looked:?}");
+    assert!(looked.message.unwrap().contains("it does not stop"));
 }

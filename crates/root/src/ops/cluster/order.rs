@@ -162,7 +162,7 @@ async fn place(
         part = Some(Packed::of(&definition)?);
     }
     let nodes = nodes_of(snapshot, &row.id);
-    let is_delete = asked.wish == Wish::Delete;
+    let (is_delete, is_check) = (asked.wish == Wish::Delete, asked.wish == Wish::Check);
     let mut planned = planned(Arc::new(ground.clone()), definition.clone(), nodes, asked.wish, time).await?;
     let is_same = planned.target.layout == row.shape.layout && planned.target.services == row.shape.services;
     if planned.plan.tasks.is_empty() && is_same && !is_delete && !asked.sync {
@@ -178,7 +178,7 @@ async fn place(
     }
     quota_check(snapshot, &row.tenant, Some(row), planned.machines)?;
     record.status = ClusterStatus::Pending;
-    record.message = None;
+    record.message = record.message.filter(|_| is_check);
     record.paused = false;
     record.aborted_by = None;
     record.job += 1;
