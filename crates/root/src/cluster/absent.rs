@@ -105,10 +105,9 @@ fn seen(snapshot: &Snapshot, node: &NodeRecord, now: Timestamp) -> Seen {
     let status = id.as_ref().and_then(|id| snapshot.statuses.get(id)).map(AsRef::as_ref);
     let is_long = status.is_some_and(|status| status.changed_at.plus_ms(DOWN_MS) < now);
     match phase_shown(record, status) {
-        Phase::Gone => Seen::Gone,
-        phase @ (Phase::Stopped | Phase::Lost | Phase::Deleting) => {
-            Seen::Away(format!("its instance is {phase}"))
-        }
+        // What is being deleted does not come back.
+        Phase::Gone | Phase::Deleting => Seen::Gone,
+        phase @ (Phase::Stopped | Phase::Lost) => Seen::Away(format!("its instance is {phase}")),
         phase @ (Phase::Exited | Phase::Failed) if is_long => Seen::Away(format!("its instance is {phase}")),
         // One that was just seen down may still be on its way up.
         Phase::Exited | Phase::Failed if node.absence.is_some() => {
