@@ -9,6 +9,7 @@ import tempfile
 CREDENTIALS = 201  # The account is wrong; nothing was made, and nothing is tried again.
 INVALID = 400  # The task makes no sense; nothing is tried again.
 FAILED = 1  # It was tried and failed; it may go well later.
+GONE = 410  # There was a machine, and it is gone for good.
 
 LOGIN_MAX_S = 10
 COMMAND_MAX_S = 300

@@ -86,6 +86,8 @@ pub enum ClusterStatus {
     #[default]
     Pending,
     Active,
+    /// Machines of it are gone, or not as they should be.
+    Degraded,
     /// It could not be made, or not be deleted; there are machines left.
     Incomplete,
     /// A later change of it failed.
@@ -99,6 +101,7 @@ impl ClusterStatus {
         match self {
             Self::Pending => "pending",
             Self::Active => "active",
+            Self::Degraded => "degraded",
             Self::Incomplete => "incomplete",
             Self::Inconsistent => "inconsistent",
             Self::Terminated => "terminated",
@@ -254,6 +257,9 @@ pub struct JobTask {
     /// Attempts that failed.
     #[serde(default)]
     pub failures: u32,
+    /// When something last came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -265,6 +271,9 @@ pub struct ClusterNode {
     pub num: u32,
     pub hostname: String,
     pub services: Vec<String>,
+    /// Those of them that were stopped last, rather than started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<String>,
     pub hardwaretype: String,
     pub imagetype: String,
     pub status: NodeStatus,
@@ -295,6 +304,8 @@ pub enum NodeStatus {
     Confirmed,
     /// A task of it failed.
     Failed,
+    /// Its machine is gone, or not as it should be.
+    Missing,
     /// It is on its way out.
     Leaving,
 }
@@ -377,6 +388,14 @@ pub struct ClusterUpgrade {
     /// Takes the template and the services as the catalogue has them now.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sync: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterRepair {
+    /// Numbers of nodes whose machines are made anew although they are not known to be gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<u32>,
 }
 
 /// When the lease is to end: at a time, or so many milliseconds later than now planned.

@@ -31,9 +31,9 @@ pub use client::{
 };
 pub use cluster::{
     Cluster, ClusterAsk, ClusterConfigure, ClusterCreate, ClusterJob, ClusterKey, ClusterLease, ClusterLink,
-    ClusterNode, ClusterPreview, ClusterResize, ClusterServiceOrder, ClusterServices, ClusterSolve,
-    ClusterStatus, ClusterUpgrade, ClusterWebhooks, JobStatus, JobSummary, JobTask, LayoutGroup, NodeAction,
-    NodeStatus, PlanStep, Provisioner, TaskStatus, Unsolvable,
+    ClusterNode, ClusterPreview, ClusterRepair, ClusterResize, ClusterServiceOrder, ClusterServices,
+    ClusterSolve, ClusterStatus, ClusterUpgrade, ClusterWebhooks, JobStatus, JobSummary, JobTask,
+    LayoutGroup, NodeAction, NodeStatus, PlanStep, Provisioner, TaskStatus, Unsolvable,
 };
 pub use event::{WatchEvent, WatchKind};
 pub use exec::ExecFrame;

@@ -12,6 +12,7 @@ pub mod cron;
 pub mod error;
 pub mod exchange;
 pub mod explain;
+mod flavor;
 pub mod geo;
 pub mod health;
 pub mod history;
@@ -35,6 +36,7 @@ pub use exchange::{
     Assignment, Desired, Facts, Group, Moving, Observed, ObservedInstance, PlaceMode, RevisionedSet, Run,
 };
 pub use explain::{Explanation, Outcome, Verdict};
+pub use flavor::flavor;
 pub use geo::{Area, Degrees, Leg};
 pub use health::{Check, Light, Pulse, Sample, Usage};
 pub use history::{Event, InstanceEvent};

@@ -7,13 +7,14 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::ssh::{Exit, Kept, Output, SshError};
 use crate::task::Fault;
+use crate::warden;
 
 /// How long a program that has ended is still listened to, if something that left its group holds its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -35,24 +36,42 @@ pub(crate) fn prepare(command: &mut Command) {
     }
 }
 
-/// A program, and what it started, which all end when nobody waits for it any more.
-pub(crate) struct Group(pub(crate) Child);
+/// A program, and what it started, which all end when nobody waits for it any more, or when we are killed.
+pub(crate) struct Group {
+    pub(crate) child: Child,
+    /// What the warden knows it by.
+    number: Option<u32>,
+}
 
 impl Group {
+    /// Starts a prepared program. It must wait for its standard input before it does anything.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        let child = command.spawn()?;
+        let number = child.id();
+        let group = Self { child, number };
+        if let Some(number) = number {
+            warden::watch(number)?;
+        }
+        Ok(group)
+    }
+
     /// Ends the program and what it started.
     pub(crate) async fn end(&mut self) {
         self.kill();
-        let _ = self.0.wait().await;
+        let _ = self.child.wait().await;
     }
 
     fn pid(&self) -> Option<Pid> {
-        self.0.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
+        self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
     }
 
     /// Not any more when it was waited for: its number may be another's then.
-    fn kill(&self) {
+    fn kill(&mut self) {
         if let Some(pid) = self.pid() {
             let _ = kill_process_group(pid, Signal::KILL);
+        }
+        if let Some(number) = self.number.take() {
+            warden::forget(number);
         }
     }
 
@@ -87,7 +106,7 @@ impl Group {
         if !is_heard && let Ok(heard) = timeout(LAST_WORDS, listening).await {
             heard?;
         }
-        self.0.wait().await
+        self.child.wait().await
     }
 }
 
@@ -108,7 +127,7 @@ pub(crate) async fn gather(from: &mut (impl AsyncRead + Unpin), into: &mut Kept)
     }
 }
 
-/// Runs a prepared program to its end, or ends it when its time is over or it is stopped.
+/// Runs a program that waits for a line to its end, or ends it when its time is over or it is stopped.
 pub(crate) async fn run(
     mut group: Group,
     what: &str,
@@ -133,8 +152,11 @@ pub(crate) async fn run(
 
 async fn listen(group: &mut Group, keep: usize) -> io::Result<Output> {
     let closed = || io::Error::other("its standard streams are closed");
-    let child = &mut group.0;
-    drop(child.stdin.take());
+    let child = &mut group.child;
+    let mut stdin = child.stdin.take().ok_or_else(closed)?;
+    // One that is gone already tells so by its end.
+    let _ = stdin.write_all(b"\n").await;
+    drop(stdin);
     let mut out = child.stdout.take().ok_or_else(closed)?;
     let mut err = child.stderr.take().ok_or_else(closed)?;
     let (mut stdout, mut stderr) = (Kept::new(keep), Kept::new(keep));

@@ -26,4 +26,5 @@ pub mod provider;
 pub mod resource;
 pub mod ssh;
 pub mod task;
+mod warden;
 pub mod worker;

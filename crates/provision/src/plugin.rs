@@ -10,7 +10,8 @@
 //! ```
 //! A status other than 0 is a failure and `message` says why; 201 means that the credentials are wrong and
 //! nothing was made. A program that ends with another code than 0, prints something else, prints too
-//! much or takes too long has failed too, and what it printed is in the report. What it started ends with it.
+//! much or takes too long has failed too, and what it printed is in the report. What it started ends with it, and
+//! all of it with us; one that is told nothing on its standard input, because we ended just then, must do nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -20,7 +21,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::automator::{Automator, Job};
@@ -59,7 +60,7 @@ impl Plugin {
         let resources = resources.whole()?;
         let question = Question { verb: task.task_name.word(), task: &task.whole(), resources };
         let question = serde_json::to_vec(&question).map_err(|error| Fault::invalid(error.to_string()))?;
-        let mut group = Group(self.start()?);
+        let mut group = self.start()?;
         let mut heard = Heard { answer: Vec::new(), log: Kept::new(LOG_KEPT) };
         let ended = timeout(self.limit, heard.talk(&mut group, question)).await;
         group.end().await;
@@ -105,7 +106,7 @@ impl Plugin {
             return Ok(Report { stderr, ..report });
         }
         let status = if report.is_good() { Fault::FAILED } else { report.status };
-        let is_passing = !(200..300).contains(&status) && status != Fault::INVALID;
+        let is_passing = !(200..300).contains(&status) && ![Fault::INVALID, Fault::GONE].contains(&status);
         let message = match report.message.is_empty() {
             false => report.message,
             true => format!("the plugin '{}' failed with status {status}", self.name),
@@ -113,10 +114,10 @@ impl Plugin {
         Err(Fault { status, message, is_passing, stdout: report.stdout, stderr })
     }
 
-    fn start(&self) -> Result<Child, Fault> {
+    fn start(&self) -> Result<Group, Fault> {
         let mut command = Command::new(&self.program);
         prepare(&mut command);
-        command.spawn().map_err(|error| {
+        Group::start(&mut command).map_err(|error| {
             Fault::invalid(format!(
                 "the plugin '{}' cannot be started: {}: {error}",
                 self.name,
@@ -136,7 +137,7 @@ impl Heard {
     /// Asks, and listens until the program has ended or says too much.
     async fn talk(&mut self, group: &mut Group, question: Vec<u8>) -> std::io::Result<ExitStatus> {
         let closed = || std::io::Error::other("its standard streams are closed");
-        let child = &mut group.0;
+        let child = &mut group.child;
         let mut stdin = child.stdin.take().ok_or_else(closed)?;
         let stdout = child.stdout.take().ok_or_else(closed)?;
         let mut stderr = child.stderr.take().ok_or_else(closed)?;

@@ -170,6 +170,18 @@ impl Task {
         all.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
+    /// The plugins that it needs, as their files are staged.
+    pub fn plugins(&self) -> Vec<String> {
+        let automator = |name: &str| format!("automatortypes/{name}");
+        match self.task_name {
+            verb if verb.is_hardware() => {
+                vec![format!("providertypes/{}", self.provider_type().unwrap_or("banyan"))]
+            }
+            Verb::Bootstrap => self.automators().into_iter().map(automator).collect(),
+            _ => self.action().map(|action| automator(action.by)).into_iter().collect(),
+        }
+    }
+
     pub fn provider_type(&self) -> Option<&str> {
         self.map("provider")?.get("providertype")?.as_str()
     }
@@ -254,6 +266,8 @@ impl Fault {
     pub const CREDENTIALS: i32 = 201;
     /// The task itself cannot be carried out.
     pub const INVALID: i32 = 400;
+    /// There was a machine, and it is gone for good.
+    pub const GONE: i32 = 410;
     /// It was tried and failed.
     pub const FAILED: i32 = 1;
 
@@ -264,6 +278,10 @@ impl Fault {
     pub fn failed(message: impl Into<String>) -> Self {
         let (stdout, stderr) = Default::default();
         Self { status: Self::FAILED, message: message.into(), is_passing: true, stdout, stderr }
+    }
+
+    pub fn gone(message: impl Into<String>) -> Self {
+        Self { status: Self::GONE, is_passing: false, ..Self::failed(message) }
     }
 
     pub fn credentials(message: impl Into<String>) -> Self {

@@ -174,6 +174,8 @@ fn headers(route: &Route) -> Vec<&'static str> {
             "cluster_restart",
             "cluster_upgrade",
             "cluster_rollback",
+            "cluster_repair",
+            "cluster_check",
             "cluster_lease",
             "cluster_abort",
             "cluster_pause",

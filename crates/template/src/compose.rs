@@ -26,8 +26,8 @@ pub fn resolve(catalogue: &Catalogue, template: &ClusterTemplate) -> Result<Clus
     if template.extends.is_none() && template.includes.is_empty() {
         return Ok(template.clone());
     }
-    let mut parts = Vec::new();
-    collect(catalogue, template, &mut Vec::new(), &mut parts)?;
+    let (mut parts, mut wrong) = (Vec::new(), Vec::new());
+    collect(catalogue, template, &mut Vec::new(), &mut parts, &mut wrong);
     let mut merged = ClusterTemplate {
         defaults: Defaults::default(),
         compatibility: Compatibility::default(),
@@ -39,13 +39,14 @@ pub fn resolve(catalogue: &Catalogue, template: &ClusterTemplate) -> Result<Clus
     for part in parts {
         match part {
             Part::Partial(partial) => {
-                merge_defaults(&mut merged.defaults, &partial.defaults, &mut fixed, partial.immutable)
-                    .map_err(|error| in_template(error, template))?;
+                let set =
+                    merge_defaults(&mut merged.defaults, &partial.defaults, &mut fixed, partial.immutable);
+                wrong.extend(set.into_iter().map(|error| in_template(error, template)));
                 merge_compatibility(&mut merged.compatibility, &partial.compatibility);
             }
             Part::Whole(whole) => {
-                merge_defaults(&mut merged.defaults, &whole.defaults, &mut fixed, false)
-                    .map_err(|error| in_template(error, template))?;
+                let set = merge_defaults(&mut merged.defaults, &whole.defaults, &mut fixed, false);
+                wrong.extend(set.into_iter().map(|error| in_template(error, template)));
                 merge_compatibility(&mut merged.compatibility, &whole.compatibility);
                 merge_constraints(&mut merged.constraints, &whole.constraints);
                 if whole.administration.leaseduration.is_some() || !whole.administration.other.is_empty() {
@@ -54,8 +55,18 @@ pub fn resolve(catalogue: &Catalogue, template: &ClusterTemplate) -> Result<Clus
             }
         }
     }
-    complete(&merged)?;
-    Ok(merged)
+    // What is missing may be in what is not there.
+    if wrong.is_empty() {
+        wrong = complete(&merged);
+    }
+    let mut wrong = wrong.into_iter();
+    match wrong.next() {
+        None => Ok(merged),
+        Some(first) => Err(wrong.fold(first, |mut all, one| {
+            all.more.extend(one.faults());
+            all
+        })),
+    }
 }
 
 fn in_template(mut error: Error, template: &ClusterTemplate) -> Error {
@@ -68,36 +79,36 @@ fn collect<'a>(
     template: &'a ClusterTemplate,
     path: &mut Vec<&'a str>,
     parts: &mut Vec<Part<'a>>,
-) -> Result<()> {
+    wrong: &mut Vec<Error>,
+) {
     if path.contains(&template.name.as_str()) || path.len() >= PARENTS_MAX {
         path.push(&template.name);
-        return Err(Error::invalid(format!(
-            "templates extend each other in a circle: {}",
-            path.join(" extends ")
-        ))
-        .at("extends"));
+        let why = format!("templates extend each other in a circle: {}", path.join(" extends "));
+        wrong.push(Error::invalid(why).at("extends"));
+        return;
     }
     path.push(&template.name);
     if let Some(parent) = &template.extends {
-        let found = catalogue.clustertemplates.get(&parent.name).ok_or_else(|| {
-            let message =
-                format!("cluster template {} extends '{}', which does not exist", template.name, parent.name);
-            Error::invalid(message).at("extends")
-        })?;
-        collect(catalogue, found, path, parts)?;
+        match catalogue.clustertemplates.get(&parent.name) {
+            Some(found) => collect(catalogue, found, path, parts, wrong),
+            None => {
+                let (name, parent) = (&template.name, &parent.name);
+                let why = format!("cluster template {name} extends '{parent}', which does not exist");
+                wrong.push(Error::invalid(why).at("extends"));
+            }
+        }
     }
     for include in &template.includes {
-        let found = catalogue.partialtemplates.get(&include.name).ok_or_else(|| {
-            let message = format!(
-                "cluster template {} includes '{}', which does not exist",
-                template.name, include.name
-            );
-            Error::invalid(message).at("includes")
-        })?;
-        parts.push(Part::Partial(found));
+        match catalogue.partialtemplates.get(&include.name) {
+            Some(found) => parts.push(Part::Partial(found)),
+            None => {
+                let (name, partial) = (&template.name, &include.name);
+                let why = format!("cluster template {name} includes '{partial}', which does not exist");
+                wrong.push(Error::invalid(why).at("includes"));
+            }
+        }
     }
     parts.push(Part::Whole(template));
-    Ok(())
 }
 
 fn merge_defaults(
@@ -105,7 +116,8 @@ fn merge_defaults(
     from: &Defaults,
     fixed: &mut BTreeSet<String>,
     immutable: bool,
-) -> Result<()> {
+) -> Vec<Error> {
+    let mut wrong = Vec::new();
     unite(&mut into.services, &from.services);
     for (to, from) in [
         (&mut into.provider, &from.provider),
@@ -120,14 +132,15 @@ fn merge_defaults(
     for (key, value) in &from.config {
         if fixed.contains(key) {
             let message = format!("'{key}' cannot be set again: an immutable partial template has set it");
-            return Err(Error::invalid(message).at(&format!("defaults.config.{key}")));
+            wrong.push(Error::invalid(message).at(&format!("defaults.config.{key}")));
+            continue;
         }
         into.config.insert(key.clone(), value.clone());
         if immutable {
             fixed.insert(key.clone());
         }
     }
-    Ok(())
+    wrong
 }
 
 fn merge_compatibility(into: &mut Compatibility, from: &Compatibility) {
@@ -178,25 +191,24 @@ fn unite<T: Clone + PartialEq>(into: &mut Vec<T>, from: &[T]) {
 }
 
 /// What the whole must say for a cluster to be made of it.
-fn complete(template: &ClusterTemplate) -> Result<()> {
+fn complete(template: &ClusterTemplate) -> Vec<Error> {
     let name = &template.name;
+    let mut wrong = Vec::new();
     if template.defaults.services.is_empty() {
         let message =
             format!("cluster template {name} has no services, nor has anything it extends or includes");
-        return Err(Error::invalid(message).at("defaults.services"));
+        wrong.push(Error::invalid(message).at("defaults.services"));
     }
     if template.defaults.provider.is_none() {
         let message =
             format!("cluster template {name} has no provider, nor has anything it extends or includes");
-        return Err(Error::invalid(message).at("defaults.provider"));
+        wrong.push(Error::invalid(message).at("defaults.provider"));
     }
-    match &template.defaults.dns_suffix {
-        Some(suffix) if !dns_suffix_is_good(suffix) => {
-            let message = format!("'{}' is no DNS suffix such as example.com", model::shown(suffix));
-            Err(Error::invalid(message).at("defaults.dnsSuffix"))
-        }
-        _ => Ok(()),
+    if let Some(suffix) = template.defaults.dns_suffix.as_ref().filter(|suffix| !dns_suffix_is_good(suffix)) {
+        let message = format!("'{}' is no DNS suffix such as example.com", model::shown(suffix));
+        wrong.push(Error::invalid(message).at("defaults.dnsSuffix"));
     }
+    wrong
 }
 
 /// Whether host names may end with it.

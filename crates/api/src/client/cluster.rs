@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{Client, ListQuery, if_match, segment};
 use crate::{
     Cluster, ClusterConfigure, ClusterCreate, ClusterJob, ClusterKey, ClusterLease, ClusterNode,
-    ClusterPreview, ClusterResize, ClusterServiceOrder, ClusterServices, ClusterSolve, ClusterUpgrade,
-    JobSummary, NodeAction, Page, Provisioner,
+    ClusterPreview, ClusterRepair, ClusterResize, ClusterServiceOrder, ClusterServices, ClusterSolve,
+    ClusterUpgrade, JobSummary, NodeAction, Page, Provisioner,
 };
 
 fn cluster(name: &str) -> String {
@@ -77,6 +77,16 @@ impl Client {
     /// Back to the layout, services and configuration before the last change.
     pub async fn cluster_rollback(&self, name: &str) -> Result<Cluster> {
         self.cluster_order(name, "rollback", &(), None).await
+    }
+
+    /// Makes machines anew that are gone, and those that are named.
+    pub async fn cluster_repair(&self, name: &str, body: &ClusterRepair) -> Result<Cluster> {
+        self.cluster_order(name, "repair", body, None).await
+    }
+
+    /// Asks the provider for each machine.
+    pub async fn cluster_check(&self, name: &str) -> Result<Cluster> {
+        self.cluster_order(name, "check", &(), None).await
     }
 
     pub async fn cluster_lease(&self, name: &str, body: &ClusterLease) -> Result<Cluster> {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::times::Times;
 
-const EXAMPLES: [(&str, u32); 3] = [("web-tier", 3), ("postgres", 2), ("etcd", 3)];
+const EXAMPLES: [(&str, u32); 3] = [("web-tier", 3), ("postgres", 3), ("etcd", 3)];
 const LIMIT: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(10);
 

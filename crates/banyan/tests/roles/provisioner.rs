@@ -1,6 +1,9 @@
 //! A provisioner in a process of its own beside the one of `banyan up`, and clusters that are made while they die.
 
-use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
 
 use super::Role;
 use crate::support::cluster::{catalogue, machines, nodes, page};
@@ -85,4 +88,61 @@ fn clusters_are_made_whoever_dies() {
     far.terminate();
     cloud.good(&["cluster", "delete", "shop"]);
     assert_eq!(machines(&cloud, "shop"), Vec::<String>::new());
+}
+
+/// A provider whose first try never ends, in a process that it starts; the second says which of the first still runs.
+fn slow_provider(folder: &Path) -> String {
+    std::fs::create_dir_all(folder).unwrap();
+    let at = folder.display();
+    let text = format!(
+        "#!/bin/sh\nif cat | grep -q '\"verb\":\"delete\"'; then echo '{{\"status\":0}}'; exit; fi\n\
+         if [ -e {at}/first ]; then\n\
+         for pid in $(cat {at}/first); do grep -s '^State' /proc/$pid/status | grep -v Z >> {at}/beside; done\n\
+         touch {at}/second; echo '{{\"status\":201,\"message\":\"that is enough\"}}'; exit\nfi\n\
+         sh -c 'echo $PPID $$ > {at}/part; mv {at}/part {at}/first; while :; do sleep 1; done'\n"
+    );
+    let program = folder.join("slow");
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    program.display().to_string()
+}
+
+#[test]
+fn programs_of_a_provisioner_that_is_killed_end_before_their_task_is_tried_again() {
+    let cloud = Cloud::start(&[]);
+    let marks = cloud.home.join("marks");
+    let program = slow_provider(&marks);
+    let mut far =
+        Role::start(&cloud, "provisioner", &format!("{}[providers]\nslow = \"{program}\"\n", config(&cloud)));
+    until("both are there", || (connected(&cloud) == ["far", "local"]).then_some(()));
+    let folder = cloud.home.join("catalogue");
+    catalogue(&folder, "plain");
+    std::fs::create_dir_all(folder.join("providers")).unwrap();
+    let write = |path: &str, entity: Value| std::fs::write(folder.join(path), entity.to_string()).unwrap();
+    write("providers/slow.json", json!({"name": "slow", "providertype": "slow", "provisioner": {}}));
+    write(
+        "hardwaretypes/tiny.json",
+        json!({"name": "tiny", "providermap": {"banyan": {"flavor": "tiny"}, "slow": {"flavor": "x"}}}),
+    );
+    write(
+        "imagetypes/plain.json",
+        json!({"name": "plain", "providermap": {"banyan": {"image": "x"}, "slow": {"image": "x"}}}),
+    );
+    cloud.good(&["catalogue", "apply", "-f", folder.to_str().unwrap()]);
+    let ask =
+        ["cluster", "create", "shop", "--template", "site", "--size", "1", "--provider", "slow", "--no-wait"];
+    cloud.good(&ask);
+    until("the first try goes on", || marks.join("first").exists().then_some(()));
+    let first = std::fs::read_to_string(marks.join("first")).unwrap();
+    assert!(first.split_whitespace().all(|pid| Path::new("/proc").join(pid).exists()), "{first}");
+    far.kill();
+    far.again();
+    until("the second try is over", || marks.join("second").exists().then_some(()));
+    let beside = std::fs::read_to_string(marks.join("beside")).unwrap();
+    assert_eq!(beside, "", "the first try went on beside the second");
+    until("the job is over", || {
+        let cluster = cloud.json(&["cluster", "get", "shop"]);
+        (cluster["status"] == "terminated").then(|| says(cluster["message"].as_str().unwrap(), &["enough"]))
+    });
+    far.terminate();
 }

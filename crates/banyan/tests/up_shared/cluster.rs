@@ -9,13 +9,15 @@ use crate::support::{Cloud, image, says, text, until};
 #[test]
 fn a_cluster_lives_on_instances_and_leaves_nothing() {
     let cloud = Cloud::shared();
+    let folder = cloud.home.join("catalogue");
+    catalogue(&folder, "cluster-machine");
+    let tiny = folder.join("hardwaretypes/tiny.json");
+    let folder = folder.to_str().unwrap();
+    refused(&cloud, &tiny, folder);
     let tar = cloud.home.join("cluster.tar");
     std::fs::write(&tar, image::machine()).unwrap();
     cloud.good(&["image", "import", "cluster-machine", tar.to_str().unwrap()]);
-    let folder = cloud.home.join("catalogue");
-    catalogue(&folder, "cluster-machine");
-    let folder = folder.to_str().unwrap();
-    says(&cloud.good(&["catalogue", "apply", "-f", folder]), &["services/page: created"]);
+    says(&cloud.good(&["catalogue", "apply", "-f", folder]), &["hardwaretypes/tiny"]);
     assert_eq!(cloud.good(&["catalogue", "apply", "-f", folder]), "", "nothing is new");
     let preview = cloud.json(&["cluster", "solve", "--template", "site", "--size", "2"]);
     assert_eq!((&preview["layout"][0]["count"], &preview["tasks"]["CREATE"]), (&json!(2), &json!(2)));
@@ -63,6 +65,7 @@ fn a_cluster_lives_on_instances_and_leaves_nothing() {
     cloud.good(&["cluster", "shrink", "shop", "2"]);
     assert_eq!((nodes(&cloud, "shop").len(), machines(&cloud, "shop").len()), (2, 2));
     says(&cloud.bad(&["cluster", "expand", "shop", "9"]), &["5"]);
+    lost(&cloud);
 
     cloud.good(&["cluster", "delete", "shop"]);
     assert_eq!(machines(&cloud, "shop"), Vec::<String>::new());
@@ -73,4 +76,52 @@ fn a_cluster_lives_on_instances_and_leaves_nothing() {
     assert_eq!(machines(&cloud, "doom"), Vec::<String>::new());
     cloud.good(&["cluster", "delete", "doom", "--ignore-missing"]);
     cloud.good(&["image", "delete", "cluster-machine"]);
+}
+
+/// A machine that is deleted or stopped behind the cluster's back is noticed, and made anew when it is gone.
+fn lost(cloud: &Cloud) {
+    let becomes = |what: &str| {
+        until(what, || {
+            let seen = cloud.json(&["cluster", "get", "shop"]);
+            (seen["status"] == what).then_some(seen)
+        })
+    };
+    let before = nodes(cloud, "shop");
+    let id = before[1].provider_id.clone().unwrap();
+    cloud.good(&["instance", "stop", &id]);
+    let seen = becomes("degraded");
+    says(seen["message"].as_str().unwrap(), &["its instance is stopped"]);
+    says(&cloud.bad(&["cluster", "repair", "shop"]), &["known to be gone", "cluster check"]);
+    cloud.good(&["instance", "start", &id]);
+    becomes("active");
+    cloud.good(&["instance", "delete", &id]);
+    let seen = becomes("degraded");
+    says(seen["message"].as_str().unwrap(), &["its instance is gone", "repair"]);
+    says(&cloud.good(&["cluster", "list"]), &["degraded"]);
+    says(&cloud.good(&["cluster", "get", "shop"]), &["missing"]);
+    let health = text(&cloud.run(&["health"]).stdout);
+    says(&health, &["machines are gone or down", "shop"]);
+    says(&cloud.good(&["event", "list", "--subject", "cluster/shop"]), &["cluster.degraded"]);
+    cloud.good(&["cluster", "repair", "shop"]);
+    let after = nodes(cloud, "shop");
+    assert_eq!((after.len(), machines(cloud, "shop").len()), (2, 2));
+    assert_eq!(after[0].provider_id, before[0].provider_id, "what stands stays");
+    let at = &after[1].addresses["access_v4"];
+    until("the new one serves", || page(at).filter(|said| said == "good day of 2"));
+    becomes("active");
+}
+
+/// What cannot be made here is told when it is asked for.
+fn refused(cloud: &Cloud, tiny: &std::path::Path, folder: &str) {
+    let sound = std::fs::read_to_string(tiny).unwrap();
+    std::fs::write(tiny, sound.replace("100m/64MiB", "9000/64MiB")).unwrap();
+    says(&cloud.good(&["catalogue", "apply", "-f", folder]), &["services/page: created"]);
+    for ask in [&["cluster", "solve"][..], &["cluster", "create", "shop"]] {
+        let refused = cloud.bad(&[ask, &["--template", "site", "--size", "2"]].concat());
+        says(
+            &refused,
+            &["the image 'cluster-machine', and there is none", "hardware type 'tiny'", "fits into no zone"],
+        );
+    }
+    std::fs::write(tiny, sound).unwrap();
 }

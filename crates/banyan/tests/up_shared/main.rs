@@ -7,6 +7,7 @@ mod support;
 mod apply;
 mod autoscale;
 mod buckets;
+mod catalogue;
 mod clients;
 mod cluster;
 mod files;

@@ -15,6 +15,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,6 +41,8 @@ const VERSION_MAX: Duration = Duration::from_secs(60);
 const PYTHON: &str = "/usr/bin/python3";
 /// Letters of a reason.
 const REASON_MAX: usize = 300;
+/// A program that begins when it is told to.
+const BEGIN: &str = "read -r _ && exec \"$@\"";
 /// Users of runs are above all that people and services have.
 const USERS: std::ops::Range<u32> = 0x7000_0000..0x7fff_0000;
 
@@ -59,8 +62,8 @@ impl Ansible {
     }
 
     fn start(&self, command: &mut Command) -> Result<Group, Fault> {
-        command.spawn().map(Group).map_err(|error| {
-            Fault::invalid(format!("the provisioner cannot start 'unshare' or '{}': {error}", self.name()))
+        Group::start(command).map_err(|error| {
+            Fault::invalid(format!("the provisioner cannot start 'sh' for '{}': {error}", self.name()))
         })
     }
 
@@ -169,7 +172,10 @@ impl Folder {
                 )));
             }
         };
-        let at = tempfile::Builder::new().prefix("banyan-ansible-").tempdir().map_err(here)?;
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(|| sweep(&std::env::temp_dir()));
+        let prefix = format!("{PREFIX}{}-", std::process::id());
+        let at = tempfile::Builder::new().prefix(&prefix).tempdir().map_err(here)?;
         let folder = Self { at, user };
         fs::create_dir_all(folder.path("project/roles")).map_err(here)?;
         folder.give()?;
@@ -198,17 +204,13 @@ impl Folder {
     /// The program, ready to start in the project. Its `ssh` needs a user with a name, so a user of its own is
     /// `root` in a namespace where that means nothing; all of its processes end with it.
     fn command(&self, program: &Path) -> Result<Command, Fault> {
-        let mut command = match self.user {
-            Some(user) => {
-                let mut command = Command::new("unshare");
-                command
-                    .args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--"])
-                    .arg(program);
-                command.uid(user).gid(user);
-                command
-            }
-            None => Command::new(program),
-        };
+        let mut command = Command::new("sh");
+        command.args(["-c", BEGIN, "sh"]);
+        if let Some(user) = self.user {
+            command.args(["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--"]);
+            command.uid(user).gid(user);
+        }
+        command.arg(program);
         prepare(&mut command);
         command.current_dir(self.path("project")).env("HOME", self.at.path());
         // Connections are shared only where they end with the run.
@@ -229,6 +231,25 @@ impl Folder {
         command.env("TMPDIR", self.at.path()).env("ANSIBLE_LOCAL_TEMP", self.path("tmp"));
         command.env("ANSIBLE_SSH_CONTROL_PATH_DIR", self.path("cp"));
         Ok(command)
+    }
+}
+
+/// What folders of runs are called, before the number of their provisioner.
+const PREFIX: &str = "banyan-ansible-";
+
+/// Folders hold keys, and a provisioner that is killed leaves its own behind: the next one here takes them away.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let is_left = pid.is_some_and(|pid| {
+            !pid.is_empty()
+                && pid.bytes().all(|byte| byte.is_ascii_digit())
+                && !Path::new("/proc").join(pid).exists()
+        });
+        if is_left && let Err(error) = fs::remove_dir_all(entry.path()) {
+            tracing::warn!(%error, folder = %entry.path().display(), "what a run left cannot be removed");
+        }
     }
 }
 
@@ -387,6 +408,20 @@ fn reason(stdout: &str, stderr: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_provisioner_left_is_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let mine = format!("{PREFIX}{}-x", std::process::id());
+        let names = ["banyan-ansible-4999999999-y", &mine, "banyan-ansible-x", "banyan-other-4999999999-y"];
+        for name in names {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("key"), "secret").unwrap();
+        }
+        sweep(folder.path());
+        let left: Vec<bool> = names.iter().map(|name| folder.path().join(name).exists()).collect();
+        assert_eq!(left, [false, true, true, true]);
+    }
 
     #[test]
     fn texts_of_variables_are_no_templates() {

@@ -4,8 +4,10 @@
 //!   task.json      the task, without credentials
 //!   settings/KEY   one file for each value of the cluster's configuration
 //!   setting KEY    prints one of them; `setting KEY DEFAULT` if it may be missing
+//!   running        what runs there
 //! ```
-//! and what the automator adds.
+//! and what the automator adds. A provisioner that is killed leaves what it ran on the machine running, with its
+//! folder; who tries the task again ends that before it begins.
 
 use std::time::Duration;
 
@@ -131,6 +133,9 @@ fn unpacked(error: std::io::Error) -> Fault {
     Fault::failed(format!("packing the task: {error}"))
 }
 
+/// Fields of `/proc/PID/stat` that say which process it is: its session, and when it began.
+const WHICH: &str = "sed 's/^.*) //' \"/proc/$1/stat\" 2>/dev/null | cut -d' ' -f4,20";
+
 /// The folder. It is there from [`Place::fill`] to [`Place::leave`].
 pub(super) struct Place<'a> {
     job: &'a Job<'a>,
@@ -149,8 +154,22 @@ impl<'a> Place<'a> {
 
     pub(super) async fn fill(&self, bundle: Bundle) -> Result<(), Fault> {
         self.job.machine.put(&format!("{}/bundle.tar", self.path), 0o600, bundle.bytes()?).await?;
-        let unpack = format!("cd {} && tar -xf bundle.tar && rm bundle.tar", quote(&self.path));
+        let unpack =
+            format!("{}cd {} && tar -xf bundle.tar && rm bundle.tar", self.succeed(), quote(&self.path));
         self.job.machine.must("unpacking the task", &unpack, READY_MAX).await.map(drop)
+    }
+
+    /// Ends what an earlier attempt at this task left running, and takes its folder away.
+    fn succeed(&self) -> String {
+        let (mine, all) = (quote(&self.path), format!("{FOLDER}/{}-????????", name(&self.job.task.task_id)));
+        format!(
+            "which() {{ {WHICH}; }}\n\
+             for old in {all}; do\n\
+             if [ \"$old\" = {mine} ] || ! [ -d \"$old\" ]; then continue; fi\n\
+             if read -r pid session born < \"$old/running\" && [ \"$(which \"$pid\")\" = \"$session $born\" ]; then\n\
+             pkill -KILL -s \"$session\" || kill -KILL -- \"-$session\"; fi 2>/dev/null\n\
+             rm -rf \"$old\"; done\n"
+        )
     }
 
     /// Unpacks a staged archive into a folder of the folder.
@@ -166,7 +185,9 @@ impl<'a> Place<'a> {
     /// Runs a line there. The variables `BANYAN_…` are set, and the folder is the first of `PATH`.
     pub(super) async fn run(&self, action: &Action<'_>, line: &str) -> Result<Report, Fault> {
         let (at, variables) = (quote(&self.path), self.variables(action));
-        let line = format!("cd {at} && export {variables} && {line}");
+        let line = format!(
+            "which() {{ {WHICH}; }}\ncd {at} && echo \"$$ $(which $$)\" > running && export {variables} && {line}"
+        );
         self.job.machine.must(&title(self.job.task, action), &line, limit(action)).await
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use api::{Client, Instance, InstanceCreate};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use model::{Bytes, Cpu, Error, ErrorKind, InstanceSpec, LossPolicy, Name, Phase};
+use model::{Error, ErrorKind, InstanceSpec, LossPolicy, Name, Phase};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -35,15 +35,6 @@ const PIDS: u32 = 8192;
 
 const LABEL_CLUSTER: &str = "banyan/cluster";
 const LABEL_NODE: &str = "banyan/node";
-
-/// What flavors with a name are.
-const FLAVORS: [(&str, u64, u64); 5] = [
-    ("tiny", 250, 128),
-    ("small", 500, 512),
-    ("medium", 1_000, 1_024),
-    ("large", 2_000, 4_096),
-    ("xlarge", 4_000, 8_192),
-];
 
 /// Lets the cluster's key in and becomes sshd.
 const START: &str = r#"set -e
@@ -110,29 +101,11 @@ fn name(task: &Task) -> Result<Name, Fault> {
     first.parse().map_err(|error: Error| Fault::invalid(format!("the host name '{hostname}': {error}")))
 }
 
-/// A size by its name, or as `CPU/MEMORY`.
-fn flavor(text: &str) -> Result<(Cpu, Bytes), Fault> {
-    if let Some((_, cpu, memory)) = FLAVORS.iter().find(|(name, ..)| *name == text) {
-        return Ok((Cpu(*cpu), Bytes::mib(*memory)));
-    }
-    let names: Vec<&str> = FLAVORS.iter().map(|(name, ..)| *name).collect();
-    let wrong = || {
-        let (text, names) = (model::shown(text), names.join(", "));
-        Fault::invalid(format!(
-            "'{text}' is no flavor here: write {names}, or CPU/MEMORY such as 500m/256MiB"
-        ))
-    };
-    let (cpu, memory) = text.split_once('/').ok_or_else(wrong)?;
-    match (cpu.trim().parse(), memory.trim().parse()) {
-        (Ok(cpu), Ok(memory)) => Ok((cpu, memory)),
-        _ => Err(wrong()),
-    }
-}
-
 fn spec(task: &Task) -> Result<InstanceSpec, Fault> {
     let missing = |what: &str| Fault::invalid(format!("the task does not say the {what} of the machine"));
     let image = task.text("image").ok_or_else(|| missing("image"))?;
-    let (cpu, memory) = flavor(&task.text("flavor").ok_or_else(|| missing("flavor"))?)?;
+    let flavor = task.text("flavor").ok_or_else(|| missing("flavor"))?;
+    let (cpu, memory) = model::flavor(&flavor).map_err(|error| Fault::invalid(error.message))?;
     let key = task.cluster_key()?.public_text();
     let mut spec: InstanceSpec = serde_json::from_value(json!({"image": image}))
         .map_err(|error| Fault::invalid(format!("the image '{}': {error}", model::shown(&image))))?;
@@ -209,7 +182,7 @@ async fn running(task: &Task) -> Result<String, Fault> {
     loop {
         let instance = find(&client, task).await?;
         let Some(instance) = instance else {
-            return Err(Fault { is_passing: false, ..Fault::failed("the instance is gone") });
+            return Err(Fault::gone("the instance is gone"));
         };
         if let (Phase::Running, Some(address)) = (instance.phase, instance.address) {
             return Ok(address.to_string());
@@ -256,6 +229,8 @@ async fn delete(task: &Task) -> Result<Report, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use model::{Bytes, Cpu};
+
     use super::*;
 
     fn task(flavor: &str, start: Option<&str>) -> Task {

@@ -418,8 +418,7 @@ async fn running(task: &Task) -> Result<(String, String), Fault> {
     let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
     loop {
         let found = api.find(task).await?;
-        let gone =
-            |why: &str| Fault { is_passing: false, ..Fault::failed(format!("the instance is gone: {why}")) };
+        let gone = |why: &str| Fault::gone(format!("the instance is gone: {why}"));
         match found {
             None if began.elapsed() > UNKNOWN_MAX => return Err(gone("the cloud does not know it")),
             None => {}
@@ -429,7 +428,11 @@ async fn running(task: &Task) -> Result<(String, String), Fault> {
                         return Ok(addresses);
                     }
                 }
-                "shutting-down" | "stopping" | "stopped" => return Err(gone(instance.why())),
+                "shutting-down" => return Err(gone(instance.why())),
+                state @ ("stopping" | "stopped") => {
+                    let text = format!("the instance is {state}: {}", instance.why());
+                    return Err(Fault { is_passing: false, ..Fault::failed(text) });
+                }
                 _ => {}
             },
         }

@@ -88,11 +88,15 @@ impl Board {
         }
     }
 
-    pub(super) fn stop(&self, claims: &[Claim]) {
+    /// Returns whether any of them was not stopped before.
+    pub(super) fn stop(&self, claims: &[Claim]) -> bool {
         let held = self.held();
+        let mut is_news = false;
         for stopped in claims.iter().filter_map(|claim| held.all.get(claim)) {
+            is_news |= !stopped.stop.is_cancelled();
             stopped.stop.cancel();
         }
+        is_news
     }
 
     /// Stops what is being done. What is over keeps being reported: it counts if nobody else did it.
@@ -138,7 +142,8 @@ mod tests {
         assert!(!board.has_room(3));
         assert!(board.reporting(&claim(1)));
         assert!(board.has_room(3), "what is over needs no worker");
-        board.stop(&[claim(2), claim(9)]);
+        assert!(board.stop(&[claim(2), claim(9)]));
+        assert!(!board.stop(&[claim(2), claim(9)]), "it is known");
         assert!(!board.reporting(&claim(2)));
         assert!(board.is_running());
         board.stop_running();

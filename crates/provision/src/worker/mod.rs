@@ -89,7 +89,7 @@ pub struct Counts {
 pub struct Worker(Arc<Inner>);
 
 struct Inner {
-    client: TaskClient,
+    client: Arc<TaskClient>,
     config: Config,
     plugins: BTreeSet<String>,
     session: String,
@@ -119,7 +119,7 @@ impl Worker {
         let tenants = Tenants::open(config.data.join("tenants"), config.carrier.clone())?;
         let session = format!("{:032x}", rand::random::<u128>());
         let plugins = (config.carrier)(config.data.join("tenants")).plugins();
-        let (board, outbox, counts) = Default::default();
+        let (client, (board, outbox, counts)) = (Arc::new(client), Default::default());
         Ok(Self(Arc::new(Inner { client, config, plugins, session, board, outbox, tenants, counts })))
     }
 
@@ -201,10 +201,10 @@ impl Worker {
         {
             memory.lease = Duration::from_millis(ms);
         }
-        self.0.board.stop(&stop);
+        let is_stop = self.0.board.stop(&stop);
         let in_use = self.0.board.tenants();
         self.0.tenants.assign(&workers, staged, &in_use);
-        let is_news = !given.is_empty() || !stop.is_empty();
+        let is_news = !given.is_empty() || is_stop;
         if memory.ends_at.is_none() {
             given.into_iter().for_each(|given| self.start(given, &nodes, tasks));
         }
@@ -273,7 +273,7 @@ impl Worker {
                 .map_err(|error| Fault::invalid(format!("the task cannot be read: {error}")))?;
             task.nodes = nodes.filter(|_| task.config.contains_key("service"));
             let tenant = self.0.tenants.get(&tenant);
-            let absent = tenant.stage(&self.0.client).await?;
+            let absent = tenant.stage(&self.0.client, &task.plugins()).await?;
             Ok(tenant.carrier().carry_with(&task, &absent, &inner).await)
         };
         tokio::pin!(work);

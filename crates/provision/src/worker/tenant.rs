@@ -21,7 +21,7 @@ pub(super) struct Tenants {
 
 pub(super) struct Tenant {
     carrier: Carrier,
-    stage: tokio::sync::Mutex<Stage>,
+    stage: Stage,
     wanted: Mutex<Arc<Vec<Staged>>>,
 }
 
@@ -38,8 +38,7 @@ impl Tenants {
     fn make(&self, tenant: &str) -> Arc<Tenant> {
         let folder = self.folder.join(folder_name(tenant));
         let stage = Stage::new(tenant.to_owned(), folder.clone());
-        let (stage, wanted) = (tokio::sync::Mutex::new(stage), Mutex::default());
-        Arc::new(Tenant { carrier: (self.carrier)(folder), stage, wanted })
+        Arc::new(Tenant { carrier: (self.carrier)(folder), stage, wanted: Mutex::default() })
     }
 
     /// Takes over what root says of tenants; those that have neither workers nor tasks here are forgotten, with
@@ -109,11 +108,14 @@ impl Tenant {
         &self.carrier
     }
 
-    /// Brings the files of the tenant up to date, and says which could not be had. A task begins after that.
-    pub(super) async fn stage(&self, client: &TaskClient) -> std::result::Result<Arc<Absent>, Fault> {
-        let mut stage = self.stage.lock().await;
+    /// Brings the files of these plugins up to date, and says which could not be had. A task begins after that.
+    pub(super) async fn stage(
+        &self,
+        client: &Arc<TaskClient>,
+        plugins: &[String],
+    ) -> std::result::Result<Absent, Fault> {
         let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        stage.bring(client, &wanted).await
+        self.stage.bring(client, &wanted, plugins).await
     }
 }
 

@@ -108,6 +108,8 @@ async fn a_machine_of_the_shelf_lives_with_a_file() {
         node.good(&carrier, "DELETE").await;
     }
     assert!(!sshd.authorized().contains(&key));
+    let gone = node.carry(&carrier, "CONFIRM").await;
+    assert_eq!((gone.status, gone.is_passing), (Fault::GONE, false), "{}", gone.message);
     other.good(&carrier, "CREATE").await;
     other.good(&carrier, "DELETE").await;
 }

@@ -16,7 +16,7 @@ async fn a_script_has_its_settings_and_leaves_nothing() {
     let lines: Vec<&str> = report.stdout.lines().collect();
     assert_eq!(lines[..3], ["install web web1-1000.local a b c", "80", "else"]);
     assert_eq!(lines.len(), 4, "{lines:?}");
-    assert!(lines[3].starts_with("/var/lib/banyan/tasks/c-1-7-"));
+    assert!(lines[3].starts_with(&format!("/var/lib/banyan/tasks/{}-", world.task_id())));
     assert!(!std::path::Path::new(lines[3]).exists());
 }
 
@@ -40,6 +40,43 @@ async fn what_fails_says_why() {
         let refused = world.act("START", fields).await.unwrap_err();
         assert_eq!((refused.message.as_str(), refused.is_passing), (why, false));
     }
+}
+
+#[tokio::test]
+async fn a_second_try_ends_what_the_first_left_running() {
+    let world = World::new(Shell);
+    let marks = tempfile::tempdir().unwrap();
+    let mark = marks.path().join("first");
+    let at = mark.display();
+    // What left the session is a service that was begun, and stays.
+    let code = format!(
+        "#!/bin/sh\nif [ -e {at} ]; then read first < {at}; grep '^State' /proc/$first/status | grep -v Z; echo again; exit; fi\n\
+         setsid sleep 61 >/dev/null 2>&1 & echo $! > {at}.service; echo $$ > {at}.part; mv {at}.part {at}; sleep 60"
+    );
+    let fields = json!({"code": code});
+    let first = async {
+        tokio::select! {
+            done = world.act("START", fields.clone()) => panic!("{done:?}"),
+            () = async { while !mark.exists() { tokio::time::sleep(std::time::Duration::from_millis(20)).await } } => {}
+        }
+    };
+    // Nobody is left who could end it, as when a provisioner is killed.
+    first.await;
+    let pid = std::fs::read_to_string(&mark).unwrap();
+    let is_there = |pid: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+    };
+    assert!(is_there(&pid), "it runs on by itself");
+    let again = world.act("START", fields).await.unwrap();
+    assert_eq!(again.stdout, "again\n");
+    assert!(!is_there(&pid));
+    let service = std::fs::read_to_string(format!("{at}.service")).unwrap();
+    assert!(is_there(&service));
+    assert!(std::process::Command::new("kill").args(["-9", service.trim()]).status().unwrap().success());
+    let left = std::fs::read_dir("/var/lib/banyan/tasks").unwrap().flatten();
+    let mine = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&world.task_id()));
+    assert_eq!(mine.count(), 0);
 }
 
 #[tokio::test]

@@ -43,9 +43,14 @@ impl<A: Automator> World<A> {
         tar.into_inner().unwrap().finish().unwrap();
     }
 
+    /// Machines of tests share one file system.
+    pub fn task_id(&self) -> String {
+        format!("c-{}-7", self.sshd.port)
+    }
+
     pub fn task(&self, verb: &str, fields: Value) -> Task {
         serde_json::from_value(json!({
-            "taskId": "c-1-7", "jobId": "c-1", "clusterId": "c-1", "taskName": verb, "nodeId": "n-1",
+            "taskId": self.task_id(), "jobId": "c-1", "clusterId": "c-1", "taskName": verb, "nodeId": "n-1",
             "config": {
                 "hostname": "web1-1000.local", "ipaddresses": {"access_v4": "127.0.0.1"}, "ssh-port": self.sshd.port,
                 "ssh-auth": {"user": "root", "key": self.sshd.identity.private_text().as_str()},

@@ -140,7 +140,8 @@ async fn files_are_staged_by_tenant_exchanged_and_recalled() {
     assert!(said(1).ends_with(" one") && said(2).ends_with(" other"));
     assert_ne!(said(1).split(' ').next(), said(2).split(' ').next(), "a folder of its own for each tenant");
     let tenants = world.data().join("tenants");
-    assert_eq!(files(&tenants.join("t-main")), ["automatortypes/shell/archives/b.tar", at]);
+    let both = ["automatortypes/shell/archives/b.tar", at];
+    world.root.until("the other file came too", |_| files(&tenants.join("t-main")) == both).await;
 
     // Another version, and one file less; what did not change is not fetched again.
     world.root.change(|state| drop(state.staged.insert("main".to_owned(), vec![other.clone()])));
@@ -176,7 +177,8 @@ async fn files_are_staged_by_tenant_exchanged_and_recalled() {
     tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
     world.root.wait_task("main", 7);
     world.root.until("it is done", |state| state.done.len() == 7).await;
-    assert_eq!(files(&tenants.join("t-main")), ["automatortypes/shell/scripts/lost.sh", at]);
+    let both = ["automatortypes/shell/scripts/lost.sh", at];
+    world.root.until("the other file came too", |_| files(&tenants.join("t-main")) == both).await;
 
     // A tenant without workers here leaves nothing behind.
     world.root.change(|state| {
@@ -186,5 +188,46 @@ async fn files_are_staged_by_tenant_exchanged_and_recalled() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(tenants.join("t-second").exists());
+    running.ended().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_hangs_holds_up_only_those_who_need_it_and_not_for_ever() {
+    let world = World::new().await;
+    let at = "providertypes/banyan/scripts/a.sh";
+    let (one, other) = (world.file(at, b"one"), world.file(at, b"other"));
+    let stuck: Vec<_> = ["1", "2", "3"]
+        .map(|name| world.file(&format!("automatortypes/shell/scripts/{name}.sh"), name.as_bytes()))
+        .into();
+    world.root.change(|state| {
+        state.hang = stuck.iter().map(|file| file.digest.clone()).collect();
+        let all = stuck.iter().cloned().chain([one.clone()]).collect();
+        state.staged = [("main".to_owned(), all)].into();
+    });
+    let running = world.worker(8, LONG);
+    world.gate.go.add_permits(100);
+    let mut start = body("START", "needs");
+    start["config"]["service"] =
+        serde_json::json!({"name": "s", "action": {"type": "shell", "fields": {"script": "1.sh"}}});
+    let key = provision::ssh::Identity::from_seed(&[4; 32]);
+    start["config"]["ipaddresses"] = serde_json::json!({"access_v4": "127.0.0.1"});
+    start["config"]["cluster-key"] = key.private_text().as_str().into();
+    start["config"]["ssh_host_keys"] = serde_json::json!({"ed25519": key.public_text()});
+    world.root.give("main", 1, start, 120_000);
+    world.root.wait_task("main", 2);
+    world.root.until("who does not need it is done", |state| state.done.len() == 1).await;
+    let done = world.root.state().done[0].clone();
+    assert!(done.claim.task == 2 && done.report.stdout.ends_with(" one"), "{done:?}");
+    // Another version of what is needed is not held up either.
+    world.root.change(|state| {
+        state.staged.insert("main".to_owned(), stuck.iter().cloned().chain([other.clone()]).collect());
+    });
+    world.root.wait_task("main", 3);
+    world.root.until("it is done", |state| state.done.len() == 2).await;
+    assert!(world.root.state().done[1].report.stdout.ends_with(" other"));
+    // Who needs it is told in the end, and waits for a better time.
+    world.root.until("it is reported", |state| state.done.len() == 3).await;
+    let report = world.root.state().done[2].report.clone();
+    assert!(report.is_passing && report.message.contains("'scripts/1.sh' cannot be fetched"), "{report:?}");
     running.ended().await;
 }

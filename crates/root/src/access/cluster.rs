@@ -2,8 +2,8 @@
 
 use api::{
     Cluster, ClusterConfigure, ClusterCreate, ClusterJob, ClusterKey, ClusterLease, ClusterNode,
-    ClusterPreview, ClusterResize, ClusterServiceOrder, ClusterServices, ClusterSolve, ClusterUpgrade,
-    JobSummary, NodeAction, Provisioner, Resource, ResourceSync,
+    ClusterPreview, ClusterRepair, ClusterResize, ClusterServiceOrder, ClusterServices, ClusterSolve,
+    ClusterUpgrade, JobSummary, NodeAction, Provisioner, Resource, ResourceSync,
 };
 
 use super::Verb::{Delete, Get, Post};
@@ -140,6 +140,13 @@ fn orders() -> Vec<Route> {
             .gives::<Cluster>(202),
         route(Post, "/v1/clusters/{name}/rollback", "cluster_rollback", MEMBER, cluster::rollback)
             .says("Goes back to what it was before the last change")
+            .gives::<Cluster>(202),
+        route(Post, "/v1/clusters/{name}/repair", "cluster_repair", MEMBER, cluster::repair)
+            .says("Makes machines anew that are gone, and those that are named")
+            .takes::<ClusterRepair>()
+            .gives::<Cluster>(202),
+        route(Post, "/v1/clusters/{name}/check", "cluster_check", MEMBER, cluster::check)
+            .says("Asks the provider whether its machines are there; what is not there is shown")
             .gives::<Cluster>(202),
         route(Post, "/v1/clusters/{name}/lease", "cluster_lease", MEMBER, cluster::lease)
             .says("Changes when it ends, by the terms of its template")

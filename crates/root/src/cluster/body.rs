@@ -113,9 +113,11 @@ impl Live {
         }
     }
 
-    /// The nodes as macros see them. What takes a job back does not know machines that never came to be.
+    /// The nodes as macros see them. What takes a job back does not know machines that never came to be, and nobody
+    /// those that are gone.
     pub fn known(&self) -> Nodes {
-        let all = self.nodes.values().filter(|node| !self.is_undoing() || !node.addresses.is_empty());
+        let all = self.nodes.values().filter(|node| self.counts_on(node));
+        let all = all.filter(|node| !self.is_undoing() || !node.addresses.is_empty());
         nodes(all.map(|node| (node, self.services(node))))
     }
 
@@ -150,6 +152,12 @@ impl Live {
         config.insert("cluster-public-key".to_owned(), self.cluster.public_key.clone().into());
         if !task.service.is_empty() {
             let id = node.num.to_string();
+            // One that is given up is told of itself while its services leave it.
+            let beside = known.get(&id).is_err().then(|| {
+                let all = self.nodes.values().filter(|other| self.counts_on(other) || other.num == node.num);
+                nodes(all.map(|other| (other, self.services(other))))
+            });
+            let known = beside.as_ref().unwrap_or(known);
             let scope = Scope { nodes: known, this: known.get(&id)?, owner: Some(&self.cluster.created_by) };
             let settings = Value::Object(self.job.target.config.clone());
             config.insert("cluster".to_owned(), expand::value(&settings, scope).map_err(|e| e.at("config"))?);
@@ -170,7 +178,7 @@ impl Live {
     fn others(&self) -> (Value, usize) {
         let mut shown: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
         let mut bytes = 0;
-        for node in self.nodes.values().take(NODES_SHOWN_MAX) {
+        for node in self.nodes.values().filter(|node| self.counts_on(node)).take(NODES_SHOWN_MAX) {
             let properties = self.properties(node);
             bytes += serde_json::to_string(&properties).map_or(0, |text| text.len());
             shown.insert(format!("{}-{}", self.cluster.id, node.num), properties);

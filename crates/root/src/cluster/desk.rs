@@ -7,7 +7,7 @@ use model::{TenantId, Timestamp};
 use work::queue::{Claim, Finish, Load, Outcome, Queue, Stage};
 
 use super::live::{Live, News};
-use super::record::{PlanTask, Purpose};
+use super::record::{PlanTask, Purpose, Verb};
 use super::workers::{self, Workers};
 
 /// Who is silent for longer loses what it holds.
@@ -135,7 +135,28 @@ impl Desk {
             said.partition(|claim| self.is_counted(claim) && !self.finishing.contains(claim));
         let mut stop = self.queue.beat(name, &open, now);
         stop.extend(counted);
+        self.abort(&open, &mut stop);
         (stop, lost)
+    }
+
+    /// Of jobs that a user ends, what is done on machines is stopped, and is over once nobody names it any more. Who
+    /// makes or deletes a machine is waited for: nobody could say what came of it.
+    fn abort(&mut self, open: &[Claim], stop: &mut Vec<Claim>) {
+        let aborted: Vec<String> =
+            self.lives.iter().filter(|(_, live)| live.is_aborted()).map(|(id, _)| id.clone()).collect();
+        if aborted.is_empty() {
+            return;
+        }
+        let may_stop = |claim: &&Claim| {
+            let live = self.lives.get(&claim.job).filter(|live| live.is_aborted());
+            let verb = live.and_then(|live| live.verb(claim.task));
+            verb.is_some_and(|verb| !matches!(verb, Verb::Create | Verb::Delete))
+                && !self.finishing.contains(claim)
+                && !stop.contains(claim)
+        };
+        let more: Vec<Claim> = open.iter().filter(may_stop).cloned().collect();
+        stop.extend(more);
+        aborted.iter().for_each(|job| self.failing(job));
     }
 
     /// Hears a provisioner that may have waited since it said so: as long as nothing was taken from anybody meanwhile,

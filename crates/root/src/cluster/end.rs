@@ -3,8 +3,10 @@
 use api::{ClusterStatus, JobStatus};
 use model::Timestamp;
 
+use super::absent::degrade;
 use super::definition::service_links;
 use super::live::Live;
+use super::plan::CHECK;
 use super::record::{ClusterRecord, JobRecord, Machine, Mark, NodeRecord, Purpose, Verb};
 
 /// Of a cluster that has machines it should not have.
@@ -68,6 +70,12 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
             let (status, why) = taken_back(live, &stray, failures);
             set(&mut cluster, &mut job, status, Some(why));
         }
+        // Who only looked has changed nothing.
+        Purpose::Operate if is_good && job.action == CHECK => {
+            let (was, why) = (job.was, live.cluster.message.clone());
+            set(&mut cluster, &mut job, was, why);
+            job.message = None;
+        }
         Purpose::Operate if is_good => {
             become_target(live, &mut cluster, &job);
             let (status, why) = match stray.is_empty() {
@@ -81,12 +89,14 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
         }
         Purpose::Operate => {
             let why = job.failing.clone();
-            set(&mut cluster, &mut job, ClusterStatus::Inconsistent, why);
+            let status = if job.action == CHECK { job.was } else { ClusterStatus::Inconsistent };
+            set(&mut cluster, &mut job, status, why);
         }
     }
     if is_good && job.cost.is_some() {
         cluster.cost = job.cost;
     }
+    degrade(&mut cluster, &kept);
     cluster.machines = kept.len() as u32;
     End { cluster: Some(cluster), job, kept, gone }
 }

@@ -1,4 +1,4 @@
-//! Leases that end, and what is left of clusters and jobs that are over.
+//! Leases that end, machines that are gone, and what is left of clusters and jobs that are over.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use api::ClusterStatus;
 use model::{ClusterId, Error, Result, Timestamp};
 use store::{Record, Txn};
 
+use super::absent;
 use super::owner::Owner;
 use super::plan::Wish;
 use super::record::{ClusterRecord, TaskRecord};
@@ -57,7 +58,8 @@ impl Janitor {
             self.swept = true;
             self.untidy.extend(orphans(owner).await?);
         }
-        leases(owner).await
+        leases(owner).await?;
+        absent::look(owner).await
     }
 }
 

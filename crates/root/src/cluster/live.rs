@@ -8,6 +8,7 @@
 //!   CREATE, CONFIRM, BOOTSTRAP failed  ─▶ the machine is deleted and made anew, by the same task (mending)
 //!   DELETE failed                      ─▶ given up for this node; the others go on
 //!   of a node that goes, or taking back─▶ passed over
+//!   CONFIRM of a machine that stood    ─▶ passed over; its node is absent
 //!   else                               ─▶ the job fails: nothing more is begun, then it is taken back
 //! ```
 
@@ -22,14 +23,16 @@ use work::queue::{Claim, Graph, Outcome, Progress, Shape, ShapeError, Stage, Ste
 
 use super::body::Shown;
 use super::record::{
-    Attempt, ClusterRecord, JobRecord, Machine, Mark, NodeRecord, PlanRow, PlanTask, Purpose, TaskRecord,
-    Verb,
+    Absence, Attempt, ClusterRecord, JobRecord, Machine, Mark, NodeRecord, PlanRow, PlanTask, Purpose,
+    TaskRecord, Verb,
 };
 
 /// Attempts of a task on one machine.
 pub const ATTEMPTS_MAX: u32 = 5;
 /// Attempts to delete a machine, because one that stays is paid for.
 pub const DELETES_MAX: u32 = 10;
+/// Attempts to find out whether a machine that stood is still there.
+pub const LOOKS_MAX: u32 = 2;
 /// Times a task is given out again because nothing was heard of it.
 pub const LOSSES_MAX: u32 = 10;
 /// Machines that are tried for one node.
@@ -50,10 +53,14 @@ const PLACE_MAX: usize = 255;
 const ADDRESSES_MAX: usize = 32;
 /// Progress is written at most so often.
 const COUNT_MS: i64 = 300;
+/// The provider type whose machines are instances of this cloud.
+pub const BANYAN: &str = "banyan";
 /// What a provider says when nothing was made.
 const NOTHING_MADE: std::ops::Range<i32> = 200..300;
 /// The task itself cannot be carried out, on no machine.
 const INVALID: i32 = 400;
+/// There was a machine, and it is gone for good.
+pub const GONE: i32 = 410;
 
 /// What changed since it was last kept.
 #[derive(Debug, Default)]
@@ -281,14 +288,24 @@ impl Live {
             }
             node.message = None;
             match verb {
-                Verb::Create => node.machine = Machine::Made,
-                Verb::Confirm => node.confirmed = true,
+                Verb::Create => {
+                    node.machine = Machine::Made;
+                    let provider = self.catalogue.providers.get(&self.cluster.provider);
+                    node.local = provider.is_some_and(|one| one.providertype == BANYAN);
+                }
+                Verb::Confirm => {
+                    node.confirmed = true;
+                    node.absence = None;
+                }
                 Verb::Delete => {
                     node.machine = Machine::None;
                     node.confirmed = false;
                     node.addresses.clear();
                     node.result.clear();
+                    node.stopped.clear();
                 }
+                Verb::Stop => drop(node.stopped.insert(task.service.clone())),
+                Verb::Start | Verb::Remove => drop(node.stopped.remove(&task.service)),
                 _ => {}
             }
         } else {
@@ -331,10 +348,22 @@ impl Live {
     fn bad(&mut self, task: &PlanTask, verb: Verb, report: &Report, row: &mut TaskRecord) -> Outcome {
         row.failures += 1;
         row.mark = Mark::Again;
-        let most = if verb == Verb::Delete { DELETES_MAX } else { ATTEMPTS_MAX };
+        // What is wrong with the account says nothing of the machine.
+        let is_account = NOTHING_MADE.contains(&report.status) || report.status == INVALID;
+        let is_look = verb == Verb::Confirm && self.stood(task.node) && !is_account;
+        let most = match verb {
+            Verb::Delete => DELETES_MAX,
+            _ if is_look => LOOKS_MAX,
+            _ => ATTEMPTS_MAX,
+        };
         let is_wanted = self.job.failing.is_none() || self.is_undoing();
         if report.is_passing && row.failures < most && is_wanted {
             return Outcome::Again(backoff(row.failures));
+        }
+        if is_look {
+            self.absent(task.node, report, row.changed_at);
+            row.mark = Mark::Passed;
+            return Outcome::Done;
         }
         // A machine that is part of the cluster is never given up.
         let is_new = self.rows.get(&task.node).is_some_and(|row| row.before.is_none());
@@ -345,6 +374,26 @@ impl Live {
             return Outcome::Again(BACKOFF_FIRST_MS);
         }
         self.give_up(task, verb, row)
+    }
+
+    /// Whether the node was part of the cluster before this job.
+    fn stood(&self, num: u32) -> bool {
+        self.rows.get(&num).is_some_and(|row| row.before.is_some())
+    }
+
+    /// Whether the cluster still counts on the machine of a node.
+    pub fn counts_on(&self, node: &NodeRecord) -> bool {
+        !node.is_gone() && !self.rows.get(&node.num).is_some_and(|row| row.given_up)
+    }
+
+    /// A machine that stood was not found, or does not let us in.
+    fn absent(&mut self, num: u32, report: &Report, since: Timestamp) {
+        if let Some(node) = self.nodes.get_mut(&num) {
+            let why = report.message.clone();
+            node.absence = Some(Absence { gone: report.status == GONE, why, since });
+            self.dirty.nodes.insert(num);
+            self.shown = None;
+        }
     }
 
     /// Gives a machine up for another one, while there may be one.
@@ -380,6 +429,11 @@ impl Live {
         let is_gone = self.rows.get(&task.node).is_some_and(|row| row.gone);
         if verb == Verb::Delete && task.verb == Some(Verb::Delete) {
             row.mark = Mark::Failed;
+            // Others do not take its place while it may still be there.
+            if self.rows.get(&task.node).is_some_and(|row| row.given_up) {
+                let why = row.message.as_deref().unwrap_or("it failed");
+                self.fail(&format!("the machine of node {} could not be deleted: {why}", task.node));
+            }
             return Outcome::GiveUp;
         }
         if self.is_undoing() || (is_gone && matches!(verb, Verb::Stop | Verb::Remove)) {
@@ -400,6 +454,11 @@ impl Live {
         if !self.is_undoing() && !is_past {
             self.fail(&format!("Aborted by {who}."));
         }
+    }
+
+    /// Whether a user ended it and it is not taken back yet.
+    pub fn is_aborted(&self) -> bool {
+        self.cluster.aborted_by.is_some() && self.job.failing.is_some() && !self.is_undoing()
     }
 
     /// Ends it for a reason that no task has.

@@ -14,8 +14,11 @@
 //! again, and nothing is given out for a lease. A store that does not take a commit, or another holder of the duty,
 //! ends this life of the desk; the next one is read from the store.
 //!
+//! [`absent`] looks now and then whether the machines of clusters are still there.
+//!
 //! The link of root is given [`Office`] as its dispatcher.
 
+mod absent;
 pub mod body;
 pub mod definition;
 pub mod desk;

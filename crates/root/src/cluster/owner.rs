@@ -275,6 +275,9 @@ impl Owner {
                 mending: None,
                 spent: 0,
                 message: None,
+                stopped: BTreeSet::new(),
+                local: false,
+                absence: None,
             })
             .collect();
         for batch in fresh.chunks(OPS_MAX) {

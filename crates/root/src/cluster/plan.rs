@@ -15,6 +15,9 @@ use super::record::{ClusterRecord, NodeRecord, Plan, PlanRow, PlanTask, Purpose,
 /// job goes on.
 const PLACED_MAX: usize = 150_000;
 
+/// The action that only looks.
+pub const CHECK: &str = "CLUSTER_CHECK";
+
 /// What is asked of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wish {
@@ -40,6 +43,10 @@ pub enum Wish {
         batch: usize,
     },
     Rollback,
+    /// Makes machines anew that are gone, and these.
+    Repair(BTreeSet<u32>),
+    /// Asks the provider for each machine.
+    Check,
 }
 
 /// A job that can be begun.
@@ -64,6 +71,8 @@ pub struct Ground<'a> {
     /// The definitions that the cluster is made from.
     pub catalogue: &'a Catalogue,
     pub nodes: Vec<&'a NodeRecord>,
+    /// Nodes whose machines are made anew although they may be there.
+    pub given_up: BTreeSet<u32>,
 }
 
 /// What solving said when it found no layout.
@@ -108,14 +117,26 @@ impl Ground<'_> {
         }
     }
 
-    /// The nodes that belong to it.
+    /// The nodes that belong to it and have a machine.
     fn standing(&self) -> Vec<PlanNode> {
-        self.nodes.iter().filter(|node| node.joined && !node.leaving).map(|node| plan_node(node)).collect()
+        let stands = |node: &&&NodeRecord| node.joined && !node.leaving && !self.is_given_up(node);
+        self.nodes.iter().filter(stands).map(|node| plan_node(node)).collect()
+    }
+
+    fn is_given_up(&self, node: &NodeRecord) -> bool {
+        node.is_gone() || self.given_up.contains(&node.num)
+    }
+
+    /// Machines of a pool outlive the cluster, so services leave one that is given up as far as they can.
+    fn is_cleaned(&self, node: &NodeRecord) -> bool {
+        let is_pool = self.catalogue.is_pool(&self.cluster.provider);
+        is_pool && self.given_up.contains(&node.num) && node.confirmed && !node.is_gone()
     }
 
     /// The nodes that should be gone and may have a machine.
     fn stray(&self) -> impl Iterator<Item = &NodeRecord> {
-        self.nodes.iter().filter(|node| !node.joined || node.leaving).copied()
+        let is_stray = |node: &&NodeRecord| !node.joined || node.leaving || self.is_given_up(node);
+        self.nodes.iter().copied().filter(is_stray)
     }
 
     pub fn plan(&self, wish: &Wish, go_on: &mut dyn FnMut() -> bool) -> Result<Planned> {
@@ -153,6 +174,15 @@ impl Ground<'_> {
                 };
                 Ok(Planned { action: "CLUSTER_ROLLBACK", ..planned })
             }
+            Wish::Repair(given_up) => {
+                let (nodes, given_up) = (self.nodes.clone(), given_up.clone());
+                let ground = Ground { given_up, nodes, ..*self };
+                let assignment = plan::assign(&ground.standing(), &shape.layout);
+                let planned =
+                    ground.change(Purpose::Change, assignment, shape.clone(), self.cluster.cost, false)?;
+                Ok(Planned { action: "CLUSTER_REPAIR", ..planned })
+            }
+            Wish::Check => self.check(),
             Wish::Delete => self.delete(),
             Wish::Configure { config, restart } => {
                 let order =
@@ -183,6 +213,18 @@ impl Ground<'_> {
         self.same(action, &nodes, &graph)
     }
 
+    /// A look at each machine that is not known to be gone.
+    fn check(&self) -> Result<Planned> {
+        let nodes = self.standing();
+        bounded(&nodes)?;
+        let look = |node: &PlanNode| {
+            let (verb, service) = (Some(Verb::Confirm), String::new());
+            PlanTask { verb, node: node.nodenum, service, needs: Vec::new() }
+        };
+        let tasks = nodes.iter().map(look).collect();
+        Ok(self.still(CHECK, &nodes, tasks, 1))
+    }
+
     fn upgrade(&self, services: &[String], batch: usize) -> Result<Planned> {
         let nodes = self.standing();
         bounded(&nodes)?;
@@ -192,18 +234,22 @@ impl Ground<'_> {
 
     /// A plan that leaves machines and services as they are.
     fn same(&self, action: &'static str, nodes: &[PlanNode], graph: &Graph) -> Result<Planned> {
+        Ok(self.still(action, nodes, tasks(graph, nodes), graph.levels()?.len() as u32))
+    }
+
+    fn still(&self, action: &'static str, nodes: &[PlanNode], tasks: Vec<PlanTask>, levels: u32) -> Planned {
         let row = |node: &PlanNode| row(node, Some(node.services.clone()), false);
-        Ok(Planned {
+        Planned {
             action,
             purpose: Purpose::Operate,
-            levels: graph.levels()?.len() as u32,
-            plan: Plan { nodes: nodes.iter().map(row).collect(), tasks: tasks(graph, nodes) },
+            levels,
+            plan: Plan { nodes: nodes.iter().map(row).collect(), tasks },
             target: self.cluster.shape.clone(),
             cost: self.cluster.cost,
             machines: self.cluster.machines,
             node_next: self.cluster.node_next,
             anew: false,
-        })
+        }
     }
 
     /// The end of all machines. Those of a pool outlive the cluster, so services leave them first as far as they can.
@@ -212,7 +258,7 @@ impl Ground<'_> {
         let nodes: Vec<&NodeRecord> = self.nodes.iter().filter(there).copied().collect();
         let is_pool = self.catalogue.is_pool(&self.cluster.provider);
         let leaving = |is_cleaned: bool| {
-            let services = |node: &NodeRecord| match is_cleaned && node.confirmed {
+            let services = |node: &NodeRecord| match is_cleaned && node.confirmed && !node.is_gone() {
                 true => node.services.clone(),
                 false => Vec::new(),
             };
@@ -262,29 +308,41 @@ impl Ground<'_> {
             _ => assignment.action(),
         };
         bounded(&assignment.nodes)?;
+        let cleaned = self.nodes.iter().filter(|node| self.is_cleaned(node)).map(|node| plan_node(node));
+        assignment.gone.extend(cleaned);
         let (nodes, graph) = plan::change(&self.catalogue.services, &assignment)?;
         let kept = assignment.nodes.len();
         let mut rows: Vec<PlanRow> = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             rows.push(match at < kept {
                 true => row(&assignment.nodes[at], assignment.before[at].clone(), false),
-                false => row(node, Some(node.services.clone()), true),
+                false => {
+                    let given_up = self.given_up.contains(&node.nodenum);
+                    PlanRow { given_up, ..row(node, Some(node.services.clone()), true) }
+                }
             });
         }
         let mut tasks = tasks(&graph, &nodes);
-        for node in self.stray() {
-            rows.push(row(&plan_node(node), Some(node.services.clone()), true));
+        for node in self.stray().filter(|node| !self.is_cleaned(node)) {
+            let given_up = self.is_given_up(node);
+            rows.push(PlanRow { given_up, ..row(&plan_node(node), Some(node.services.clone()), true) });
             let verb = Some(Verb::Delete);
             tasks.push(PlanTask { verb, node: node.num, service: String::new(), needs: Vec::new() });
         }
+        let given_up: BTreeSet<u32> = rows.iter().filter(|row| row.given_up).map(|row| row.num).collect();
+        let mut levels = graph.levels()?.len() as u32;
+        if !given_up.is_empty() {
+            self.step_in(&mut tasks, &given_up, &assignment)?;
+            levels = depths(&tasks).iter().max().map_or(0, |most| most + 1);
+        }
         let gone: BTreeSet<u32> = rows.iter().filter(|row| row.gone).map(|row| row.num).collect();
-        deletes_last(&mut tasks, &gone);
+        deletes_last(&mut tasks, &gone, &given_up);
         if target.config.values().any(names_addresses) {
             addresses_first(&mut tasks);
         }
         let fresh = assignment.before.iter().filter(|before| before.is_none()).count() as u32;
-        let machines = self.cluster.machines.max(self.nodes.len() as u32 + fresh);
-        let levels = graph.levels()?.len() as u32;
+        let there = self.nodes.iter().filter(|node| !node.is_gone()).count() as u32;
+        let machines = self.cluster.machines.max(there + fresh);
         Ok(Planned {
             action,
             purpose,
@@ -296,6 +354,52 @@ impl Ground<'_> {
             levels,
             anew,
         })
+    }
+}
+
+impl Ground<'_> {
+    /// Machines that are given up end before anything is done to services, so that none of them goes on beside the one
+    /// that takes its place. Then those that stay are told who is left, and only then the new ones are made ready: by
+    /// then somebody may have taken over what the others did.
+    fn step_in(
+        &self,
+        tasks: &mut Vec<PlanTask>,
+        given_up: &BTreeSet<u32>,
+        assignment: &Assignment,
+    ) -> Result<()> {
+        let gate = |needs| PlanTask { verb: None, node: 0, service: String::new(), needs };
+        let is_end = |task: &PlanTask| task.verb == Some(Verb::Delete) && given_up.contains(&task.node);
+        let ends: Vec<u32> =
+            (0..).zip(tasks.iter()).filter(|(_, task)| is_end(task)).map(|(at, _)| at).collect();
+        let is_later = |task: &PlanTask| !task.service.is_empty() && !given_up.contains(&task.node);
+        let later: Vec<usize> = (0..tasks.len()).filter(|at| is_later(&tasks[*at])).collect();
+        let mut last = tasks.len() as u32;
+        tasks.push(gate(ends.clone()));
+        let stays = |(node, before): (&PlanNode, &Option<Vec<String>>)| {
+            let before = before.as_ref()?;
+            let services = node.services.iter().filter(|name| before.contains(name)).cloned().collect();
+            Some(PlanNode { services, ..node.clone() })
+        };
+        let stay: Vec<PlanNode> = assignment.nodes.iter().zip(&assignment.before).filter_map(stays).collect();
+        if !stay.is_empty() {
+            let cluster = Cluster::new(&self.catalogue.services, &stay)?;
+            let graph = plan::order(&cluster, Order::ClusterConfigure, None, None)?;
+            let first = tasks.len() as u32;
+            for mut task in self::tasks(&graph, &stay) {
+                task.needs.iter_mut().for_each(|need| *need += first);
+                if !task.service.is_empty() {
+                    task.needs.push(last);
+                }
+                tasks.push(task);
+            }
+            let told = (first..).zip(&tasks[first as usize..]).filter(|(_, task)| task.verb.is_some());
+            // Also where they have nothing to configure.
+            let told = told.map(|(at, _)| at).chain(ends).collect();
+            last = tasks.len() as u32;
+            tasks.push(gate(told));
+        }
+        later.into_iter().for_each(|at| tasks[at].needs.push(last));
+        Ok(())
     }
 }
 
@@ -322,6 +426,7 @@ fn row(node: &PlanNode, before: Option<Vec<String>>, gone: bool) -> PlanRow {
         services: node.services.clone(),
         before,
         gone,
+        given_up: false,
         hardwaretype: node.hardwaretype.clone(),
         imagetype: node.imagetype.clone(),
     }
@@ -348,8 +453,8 @@ fn tasks(graph: &Graph, nodes: &[PlanNode]) -> Vec<PlanTask> {
 }
 
 /// Lets machines be deleted only when nothing else is left to be done that could fail.
-fn deletes_last(tasks: &mut Vec<PlanTask>, gone: &BTreeSet<u32>) {
-    let is_delete = |task: &PlanTask| task.verb == Some(Verb::Delete);
+fn deletes_last(tasks: &mut Vec<PlanTask>, gone: &BTreeSet<u32>, given_up: &BTreeSet<u32>) {
+    let is_delete = |task: &PlanTask| task.verb == Some(Verb::Delete) && !given_up.contains(&task.node);
     // A stop on a machine that goes is passed over when it fails.
     let leaves = |task: &PlanTask| task.verb.is_none() || gone.contains(&task.node);
     if !tasks.iter().any(is_delete) || tasks.iter().all(leaves) {

@@ -9,7 +9,7 @@
 //! | cluster-part | `CLUSTER/…/PAGE` | once: definitions and plans, in pages |
 //! | cluster-call | random | in the transaction that it speaks of: a webhook to be called |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{ClusterStatus, ClusterWebhooks, JobStatus};
 use model::{ClusterId, Name, TenantId, Timestamp, UserId};
@@ -230,6 +230,32 @@ pub struct NodeRecord {
     pub spent: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Services that were stopped last, rather than started.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub stopped: BTreeSet<String>,
+    /// Its machine is an instance of this cloud, so root itself can see how it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub local: bool,
+    /// Its machine is not there as it should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absence: Option<Absence>,
+}
+
+/// What was found out about a machine behind the cluster's back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absence {
+    /// It will not be back; else it may be.
+    pub gone: bool,
+    pub why: String,
+    pub since: Timestamp,
+}
+
+impl NodeRecord {
+    /// Whether it belongs to the cluster and has no machine any more.
+    pub fn is_gone(&self) -> bool {
+        let is_lost = self.absence.as_ref().is_some_and(|absence| absence.gone);
+        self.joined && !self.leaving && (is_lost || self.machine == Machine::None)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -311,6 +337,9 @@ pub struct PlanRow {
     pub before: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
+    /// Its machine is given up: another takes its place, and nobody is told of it any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
     pub hardwaretype: String,
     pub imagetype: String,
 }

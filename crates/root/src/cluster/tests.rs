@@ -3,100 +3,34 @@
 //! happens, a cluster ends in its old or its new shape, no machine is made and forgotten, and every task comes after
 //! what it needs.
 
+mod fixture;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::{ClusterStatus, JobStatus};
-use model::{ClusterId, Report, TenantId, Timestamp, UserId};
+use model::{Report, Timestamp};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
-use template::{Catalogue, Kind};
+use template::Catalogue;
 use work::queue::{Claim, Outcome};
 
+use self::fixture::{catalogue, cluster};
+use super::absent::degrade;
 use super::desk::{Desk, LEASE_MS, Said};
 use super::end::end;
-use super::live::{Live, News, Next};
+use super::live::{GONE, Live, News, Next};
 use super::plan::{Ground, Wish};
 use super::record::{
-    ClusterRecord, JobRecord, Machine, Mark, NodeRecord, PlanRow, PlanTask, Purpose, Shape, TaskRecord, Verb,
+    Absence, ClusterRecord, JobRecord, Machine, Mark, NodeRecord, PlanRow, PlanTask, Purpose, Shape,
+    TaskRecord, Verb,
 };
 
 const HOLDERS: [&str; 3] = ["ada", "bob", "cyd"];
 const STEPS_MAX: u32 = 60_000;
 /// How long a poll waits.
 const POLL_MS: i64 = 4_000;
-
-fn catalogue(is_pool: bool) -> Catalogue {
-    let mut all = Catalogue::default();
-    let mut add = |kind, value| drop(all.add(kind, value).expect("sound"));
-    let run = json!({"type": "shell", "fields": {"code": "x"}});
-    let actions = |names: &[&str]| -> serde_json::Value {
-        json!({"actions": names.iter().map(|name| ((*name).to_owned(), run.clone())).collect::<BTreeMap<_, _>>()})
-    };
-    let whole = ["install", "configure", "initialize", "start", "stop", "remove"];
-    add(Kind::ProviderType, json!({"name": "fake", "pool": is_pool}));
-    add(Kind::Provider, json!({"name": "lab", "providertype": "fake"}));
-    add(Kind::HardwareType, json!({"name": "h", "providermap": {"lab": {"flavor": "f"}}}));
-    add(Kind::ImageType, json!({"name": "i", "providermap": {"lab": {"image": "i"}}}));
-    add(Kind::Service, json!({"name": "base", "provisioner": actions(&["install", "remove"])}));
-    add(
-        Kind::Service,
-        json!({"name": "db", "provisioner": actions(&whole),
-               "dependencies": {"install": {"requires": ["base"]}}}),
-    );
-    add(
-        Kind::Service,
-        json!({"name": "web", "provisioner": actions(&whole),
-               "dependencies": {"install": {"requires": ["base"]}, "runtime": {"requires": ["db"]}}}),
-    );
-    add(Kind::Service, json!({"name": "cache", "provisioner": actions(&whole)}));
-    add(
-        Kind::ClusterTemplate,
-        json!({"name": "site", "defaults": {"services": ["base", "db", "web"], "provider": "lab"},
-            "constraints": {"services": {"db": {"quantities": {"min": 1, "max": 1}}, "cache": {"quantities": {"max": 2}}},
-                            "layout": {"cantcoexist": [["db", "web"]]}}}),
-    );
-    all
-}
-
-fn cluster() -> ClusterRecord {
-    ClusterRecord {
-        id: ClusterId::from_random(1),
-        tenant: TenantId::from_random(1),
-        name: "site".parse().expect("a name"),
-        number: 1,
-        description: String::new(),
-        template: "site".into(),
-        provider: "lab".into(),
-        hardwaretype: None,
-        imagetype: None,
-        dns_suffix: None,
-        shape: Shape { services: ["base", "db", "web"].map(str::to_owned).to_vec(), ..Shape::default() },
-        before: None,
-        machines: 0,
-        cost: None,
-        provider_fields: Default::default(),
-        provider_secrets: BTreeMap::new(),
-        public_key: String::new(),
-        private_key: String::new(),
-        webhooks: None,
-        status: ClusterStatus::Pending,
-        message: None,
-        links: Vec::new(),
-        service_links: BTreeMap::new(),
-        job: 0,
-        paused: false,
-        aborted_by: None,
-        node_next: 1000,
-        lease: Default::default(),
-        expires_at: None,
-        warned_of: None,
-        created_at: Timestamp(0),
-        created_by: "ada".into(),
-        owner: UserId::from_random(1),
-    }
-}
 
 /// A task that is being done, and what came of it once it is.
 #[derive(Clone)]
@@ -197,7 +131,8 @@ impl World {
     fn order(&mut self, wish: &Wish) -> bool {
         let cluster = self.kept.cluster.clone().expect("it is there");
         let nodes = self.kept.nodes.values().collect();
-        let ground = Ground { cluster: &cluster, catalogue: &self.catalogue, nodes };
+        let ground =
+            Ground { cluster: &cluster, catalogue: &self.catalogue, nodes, given_up: BTreeSet::new() };
         let Ok(planned) = ground.plan(wish, &mut || true) else { return false };
         if planned.plan.tasks.is_empty() && *wish != Wish::Delete {
             return false;
@@ -252,6 +187,9 @@ impl World {
                 mending: None,
                 spent: 0,
                 message: None,
+                stopped: BTreeSet::new(),
+                local: false,
+                absence: None,
             });
         }
         self.open(false);
@@ -423,6 +361,10 @@ impl World {
         let fails = is_cursed || self.chance(self.trouble);
         let acts = !fails || self.chance(50);
         let is_nothing = verb == Verb::Create && fails && !acts && self.chance(30);
+        if verb == Verb::Confirm && !self.machines.contains_key(&task.node) {
+            let message = "the machine is gone".into();
+            return Report { status: GONE, message, is_passing: false, ..Report::default() };
+        }
         let is_there = self.machines.contains_key(&task.node) || matches!(verb, Verb::Create | Verb::Delete);
         let is_leaving = self.kept.rows.iter().any(|row| row.num == task.node && row.gone);
         assert!(is_there || !is_wanted || is_leaving, "{verb:?} of {task:?} without a machine");
@@ -545,6 +487,11 @@ impl World {
         }
         match cluster.status {
             ClusterStatus::Active => self.check_active(seed, cluster),
+            ClusterStatus::Degraded => {
+                let absent = |node: &NodeRecord| node.absence.is_some() || node.is_gone();
+                assert!(self.kept.nodes.values().any(absent), "seed {seed}: nothing is missing");
+                assert!(cluster.message.is_some(), "seed {seed}: it says which");
+            }
             ClusterStatus::Inconsistent => {
                 self.is_messy = true;
                 assert!(cluster.message.is_some(), "seed {seed}: it says why");
@@ -571,13 +518,49 @@ impl World {
         }
     }
 
+    fn some_node(&mut self) -> Option<u32> {
+        let stands = |node: &&NodeRecord| node.joined && !node.leaving && !node.is_gone();
+        let all: Vec<u32> = self.kept.nodes.values().filter(stands).map(|node| node.num).collect();
+        (!all.is_empty()).then(|| all[self.rng.random_range(0..all.len())])
+    }
+
+    /// A machine goes behind the cluster's back. Whether that is known at once.
+    fn lose(&mut self) -> bool {
+        let Some(num) = self.some_node() else { return true };
+        self.machines.remove(&num);
+        if self.chance(40) {
+            return false;
+        }
+        let (since, why) = (self.at(), "its instance is gone".to_owned());
+        self.kept.nodes.get_mut(&num).expect("it is there").absence =
+            Some(Absence { gone: true, why, since });
+        let nodes: Vec<NodeRecord> = self.kept.nodes.values().cloned().collect();
+        degrade(self.kept.cluster.as_mut().expect("it is there"), &nodes);
+        true
+    }
+
+    /// What was lost and could not be asked for is known in the end.
+    fn find_out(&mut self) {
+        let at = self.at();
+        let Some(cluster) = &mut self.kept.cluster else { return };
+        for node in self.kept.nodes.values_mut().filter(|node| node.joined && !node.leaving) {
+            if !self.machines.contains_key(&node.num) && !node.is_gone() {
+                node.absence = Some(Absence { gone: true, why: "it is gone".to_owned(), since: at });
+            }
+        }
+        degrade(cluster, &self.kept.nodes.values().cloned().collect::<Vec<_>>());
+    }
+
     /// What is asked of a cluster that stands.
     fn wish(&mut self) -> Wish {
         let size = self.rng.random_range(2..7);
         let all = [&["base", "db", "web"][..], &["base", "db"], &["base", "cache", "db", "web"]];
         let services = all[self.rng.random_range(0..3)].iter().map(|name| (*name).to_owned()).collect();
         let anew = self.chance(50);
-        match self.rng.random_range(0..10) {
+        match self.rng.random_range(0..14) {
+            10 => Wish::Repair(self.some_node().into_iter().collect()),
+            11 | 12 => Wish::Repair(BTreeSet::new()),
+            13 => Wish::Check,
             0 => Wish::Restart(Vec::new()),
             1 => Wish::Upgrade { services: Vec::new(), batch: 2 },
             2 => Wish::Rollback,
@@ -607,17 +590,22 @@ fn life(seed: u64, curse: Option<(Verb, u32)>, is_pool: bool) -> BTreeSet<&'stat
     let size = world.rng.random_range(2..6);
     assert!(world.order(&Wish::Create { size: if curse.is_some() { 3 } else { size } }), "seed {seed}");
     world.run(seed, &before);
-    for _ in 0..3 {
+    for _ in 0..4 {
         let Some(cluster) = world.kept.cluster.clone() else { break };
         seen.insert(cluster.status.as_str());
         if !world.kept.nodes.values().any(|node| node.joined) {
             break;
         }
         world.curse = None;
-        let wish = world.wish();
+        let is_stable = matches!(cluster.status, ClusterStatus::Active | ClusterStatus::Degraded);
+        let wish = match is_stable && world.chance(40) && !world.lose() {
+            true => Wish::Check,
+            false => world.wish(),
+        };
         if world.order(&wish) {
             world.run(seed, &cluster.shape);
         }
+        world.find_out();
     }
     // In the end all troubles cease, and it is deleted.
     (world.trouble, world.curse) = (0, None);
@@ -639,7 +627,7 @@ fn no_machine_is_forgotten_whatever_dies() {
     for seed in 0..300 {
         seen.extend(life(seed, None, seed % 2 == 1));
     }
-    let all = ["active", "incomplete", "inconsistent", "terminated"];
+    let all = ["active", "degraded", "incomplete", "inconsistent", "terminated"];
     assert_eq!(seen, all.into(), "everything that may happen happened");
 }
 
@@ -659,7 +647,7 @@ fn services_that_are_told_addresses_wait_until_all_are_known() {
     let catalogue = catalogue(false);
     let mut cluster = cluster();
     let waits = |cluster: &ClusterRecord| {
-        let ground = Ground { cluster, catalogue: &catalogue, nodes: Vec::new() };
+        let ground = Ground { cluster, catalogue: &catalogue, nodes: Vec::new(), given_up: BTreeSet::new() };
         let tasks = ground.plan(&Wish::Create { size: 3 }, &mut || true).expect("it can be").plan.tasks;
         let is_gate = |at: &u32| {
             let needs = &tasks[*at as usize].needs;

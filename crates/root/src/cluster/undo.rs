@@ -51,10 +51,14 @@ pub fn tasks(live: &Live) -> Vec<PlanTask> {
     out
 }
 
-/// Whether a machine may have been deleted that was part of the cluster.
+/// Whether a machine may have been deleted that was part of the cluster, and was not given up before.
 pub fn deletes(live: &Live) -> bool {
     let begun = begun(live);
-    begun.iter().any(|at| live.plan[*at as usize].verb == Some(Verb::Delete))
+    let given_up = |num: u32| live.rows.get(&num).is_some_and(|row| row.given_up);
+    begun
+        .iter()
+        .map(|at| &live.plan[*at as usize])
+        .any(|task| task.verb == Some(Verb::Delete) && !given_up(task.node))
 }
 
 /// A gate behind all of one level.

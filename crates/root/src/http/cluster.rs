@@ -1,8 +1,8 @@
 //! Handlers of clusters.
 
 use api::{
-    ClusterConfigure, ClusterCreate, ClusterLease, ClusterResize, ClusterServiceOrder, ClusterServices,
-    ClusterSolve, ClusterUpgrade,
+    ClusterConfigure, ClusterCreate, ClusterLease, ClusterRepair, ClusterResize, ClusterServiceOrder,
+    ClusterServices, ClusterSolve, ClusterUpgrade,
 };
 use axum::extract::State;
 
@@ -136,6 +136,22 @@ pub async fn rollback(
     Seen(seen): Seen,
 ) -> Reply {
     let found = cluster::rollback(&cloud, &caller, &name, seen).await?;
+    accepted(found.version, found)
+}
+
+pub async fn repair(
+    State(cloud): State<Shared>,
+    caller: Caller,
+    Item(name): Item,
+    Seen(seen): Seen,
+    body: Body<ClusterRepair>,
+) -> Reply {
+    let found = cluster::repair(&cloud, &caller, &name, body.value, seen).await?;
+    accepted(found.version, found)
+}
+
+pub async fn check(State(cloud): State<Shared>, caller: Caller, Item(name): Item, Seen(seen): Seen) -> Reply {
+    let found = cluster::check(&cloud, &caller, &name, seen).await?;
     accepted(found.version, found)
 }
 

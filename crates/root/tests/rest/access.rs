@@ -22,7 +22,8 @@ fn body(rule: &Rule) -> Option<serde_json::Value> {
         "cluster_expand" | "cluster_shrink" => json!({"size": 1}),
         "cluster_services" => json!({"add": ["web"]}),
         "cluster_configure" => json!({"config": {}}),
-        "cluster_start" | "cluster_stop" | "cluster_restart" | "cluster_upgrade" | "cluster_lease" => {
+        "cluster_start" | "cluster_stop" | "cluster_restart" | "cluster_upgrade" | "cluster_repair"
+        | "cluster_lease" => {
             json!({})
         }
         "order_check" => json!({"images": ["walk"]}),

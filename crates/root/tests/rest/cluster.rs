@@ -49,6 +49,9 @@ pub struct Ground {
     pub bodies: Vec<Value>,
     /// What fails, as `VERB NODE` or `CLUSTER VERB NODE`, and how often still.
     pub fails: Vec<(String, u32, Report)>,
+    /// What is begun and never ends, as `CLUSTER VERB NODE`, and what of it was begun.
+    pub hangs: BTreeSet<String>,
+    pub hanging: BTreeSet<String>,
     /// What its provisioner says it has; nothing means all.
     pub plugins: BTreeSet<String>,
 }
@@ -64,6 +67,18 @@ impl Drop for Fake {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Whether it is one of those that never end.
+fn hangs(ground: &Mutex<Ground>, given: &Given) -> bool {
+    let (mut ground, body) = (ground.lock().unwrap(), &given.body);
+    let word = |field: &str| body[field].as_str().unwrap().to_owned();
+    let what = format!("{} {} {}", word("clusterName"), word("taskName"), body["config"]["nodenum"]);
+    let does = ground.hangs.contains(&what);
+    if does {
+        ground.hanging.insert(what);
+    }
+    does
 }
 
 fn carry(ground: &Mutex<Ground>, given: &Given) -> Report {
@@ -132,7 +147,12 @@ impl Fake {
                     continue;
                 };
                 ask.seen = answer.seen;
+                ask.holds.retain(|claim| !answer.stop.contains(claim));
                 for given in answer.tasks {
+                    if hangs(&own, &given) {
+                        ask.holds.push(given.claim);
+                        continue;
+                    }
                     let report = carry(&own, &given);
                     let done = TaskDone { claim: given.claim, report };
                     while office.finish(&me, done.clone()).await.is_err() {

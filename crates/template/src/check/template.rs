@@ -8,6 +8,10 @@ use crate::solve::{Answer, Request, SIZE_MAX, solve};
 
 /// Looks at the clock that a trial layout may take; about a second.
 const LOOKS_MAX: u32 = 16_000;
+/// The same once a size is found that works: the others only bring warnings.
+const LOOKS_MORE: u32 = 4_000;
+/// Sizes without a layout that one warning names.
+const GAPS_SHOWN: usize = 8;
 
 pub fn check(catalogue: &Catalogue, report: &mut Report, go_on: &mut dyn FnMut() -> bool) {
     for partial in catalogue.partialtemplates.values() {
@@ -20,7 +24,11 @@ pub fn check(catalogue: &Catalogue, report: &mut Report, go_on: &mut dyn FnMut()
     for stored in catalogue.clustertemplates.values() {
         let at = At { kind: Kind::ClusterTemplate, name: &stored.name };
         match compose::resolve(catalogue, stored) {
-            Err(error) => report.error(at, error.field.unwrap_or_default(), error.message),
+            Err(error) => {
+                for fault in error.faults() {
+                    report.error(at, fault.field.unwrap_or_default(), fault.message);
+                }
+            }
             Ok(template) => whole(catalogue, report, at, &template, go_on),
         }
     }
@@ -207,7 +215,15 @@ fn macros(catalogue: &Catalogue, report: &mut Report, at: At<'_>, path: &str, va
     }
 }
 
-/// Lays the template out at its smallest size, and at larger ones when there is no layout.
+/// What was found out about sizes, the smallest first.
+#[derive(Default)]
+struct Sizes {
+    solved: Vec<u32>,
+    /// And why.
+    unsolved: Vec<(u32, String)>,
+}
+
+/// Lays the template out at its smallest sizes, at larger ones with growing steps, and at its largest.
 fn trial(
     catalogue: &Catalogue,
     report: &mut Report,
@@ -218,37 +234,79 @@ fn trial(
     let small = |size: u64| u32::try_from(size).unwrap_or(SIZE_MAX).min(SIZE_MAX);
     let min = small(template.constraints.size.min.unwrap_or(1)).max(1);
     let max = small(template.constraints.size.max.unwrap_or(u64::MAX));
-    let mut looks = 0;
-    let mut look = || {
-        looks += 1;
-        looks < LOOKS_MAX && go_on()
-    };
-    let mut first = None;
-    let mut sizes: Vec<u32> = (min..=max.min(min.saturating_add(16))).collect();
-    sizes.extend((0..14).map(|power| 1u32 << power).filter(|size| *size > min + 16 && *size <= max));
-    sizes.push(max);
-    for size in sizes {
+    let is_limited = template.constraints.size.max.is_some();
+    let mut tried: Vec<u32> = (min..=max.min(min.saturating_add(16))).collect();
+    tried.extend((0..14).map(|power| 1u32 << power).filter(|size| *size > min + 16 && *size < max));
+    tried.extend((max > min + 16).then_some(max));
+    let (mut looks, mut most) = (0, LOOKS_MAX);
+    let mut sizes = Sizes::default();
+    for size in tried {
+        // Without a limit large sizes are only of interest while no other works.
+        if !sizes.solved.is_empty() && !is_limited && size > min + 16 {
+            break;
+        }
+        let mut look = || {
+            looks += 1;
+            looks < most && go_on()
+        };
         if !look() {
-            return;
+            break;
         }
         let request = Request { template: template.name.clone(), size, ..Request::default() };
         match solve(catalogue, &request, &mut look) {
             Ok(Answer::Solved(_)) => {
-                if let Some(reason) = first {
-                    let message = format!(
-                        "its smallest size is {min}, but the smallest that works is {size}: {reason}"
-                    );
-                    report.warning(at, "constraints.size.min", message);
+                if sizes.solved.is_empty() {
+                    most = (looks + LOOKS_MORE).min(LOOKS_MAX);
                 }
-                return;
+                sizes.solved.push(size);
             }
-            Ok(Answer::Unsolvable(unsolvable)) => {
-                first.get_or_insert(unsolvable.reason);
-            }
-            Ok(Answer::Undecided(_)) | Err(_) => return,
+            Ok(Answer::Unsolvable(unsolvable)) => sizes.unsolved.push((size, unsolvable.reason)),
+            Ok(Answer::Undecided(_)) | Err(_) => break,
+        }
+        if size == max {
+            sizes.told_of_max(report, at, is_limited);
         }
     }
-    if let Some(reason) = first {
-        report.error(at, "constraints", format!("no size has a layout: {reason}"));
+    sizes.told(report, at, min);
+}
+
+impl Sizes {
+    fn told(&self, report: &mut Report, at: At<'_>, min: u32) {
+        let (Some(first), Some(last)) = (self.solved.first(), self.solved.last()) else {
+            // A search that had no time says nothing.
+            return;
+        };
+        if let Some((_, why)) = self.unsolved.iter().find(|(size, _)| size < first) {
+            let message =
+                format!("its smallest size is {min}, but the smallest that works is {first}: {why}");
+            report.warning(at, "constraints.size.min", message);
+        }
+        let gaps: Vec<&(u32, String)> =
+            self.unsolved.iter().filter(|(size, _)| size > first && size < last).collect();
+        if let Some((_, why)) = gaps.first() {
+            let shown: Vec<String> = gaps.iter().take(GAPS_SHOWN).map(|(size, _)| size.to_string()).collect();
+            let more = if gaps.len() > GAPS_SHOWN { ", …" } else { "" };
+            let message =
+                format!("between sizes that work some have no layout ({}{more}): {why}", shown.join(", "));
+            report.warning(at, "constraints.size", message);
+        }
+    }
+
+    /// All sizes were tried that are tried.
+    fn told_of_max(&self, report: &mut Report, at: At<'_>, is_limited: bool) {
+        match (self.solved.last(), self.unsolved.last()) {
+            (None, _) => {
+                if let Some((_, why)) = self.unsolved.first() {
+                    report.error(at, "constraints", format!("no size has a layout: {why}"));
+                }
+            }
+            (Some(last), Some((max, why))) if max > last && is_limited => {
+                let message = format!(
+                    "its largest size is {max}, but the largest of those tried that works is {last}: {why}"
+                );
+                report.warning(at, "constraints.size.max", message);
+            }
+            _ => {}
+        }
     }
 }

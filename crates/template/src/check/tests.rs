@@ -40,6 +40,38 @@ fn a_good_catalogue_has_nothing_wrong() {
 }
 
 #[test]
+fn sizes_without_a_layout_are_told() {
+    let pairs = |size: Value| {
+        json!({"name": "pairs", "defaults": {"services": ["base", "web"], "provider": "cloud"},
+        "constraints": {"size": size, "layout": {"cantcoexist": [["base", "web"]]},
+            "services": {"base": {"quantities": {"min": 1, "stepSize": 2}}, "web": {"quantities": {"min": 1, "max": 1}}}}})
+    };
+    let found = told(Kind::ClusterTemplate, pairs(json!({"min": 2, "max": 7})));
+    let expect = [
+        "Warning pairs constraints.size.max: its largest size is 7, but the largest of those tried that works is 6: no layout",
+        "Warning pairs constraints.size: between sizes that work some have no layout (3, 5): no layout of 3 machines",
+    ];
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().zip(expect).all(|(found, start)| found.starts_with(start)), "{found:?}");
+    assert_eq!(told(Kind::ClusterTemplate, pairs(json!({"min": 4, "max": 4}))), Vec::<String>::new());
+}
+
+#[test]
+fn all_that_is_wrong_with_what_is_included_is_told() {
+    let template = json!({"name": "t", "extends": {"name": "nobody"}, "includes": [{"name": "one"}, {"name": "two"}],
+                          "defaults": {"services": ["base"], "provider": "cloud"}});
+    is(
+        Kind::ClusterTemplate,
+        template,
+        &[
+            "Error t extends: cluster template t extends 'nobody', which does not exist",
+            "Error t includes: cluster template t includes 'one', which does not exist",
+            "Error t includes: cluster template t includes 'two', which does not exist",
+        ],
+    );
+}
+
+#[test]
 fn without_time_no_layout_is_tried_and_all_else_is_told() {
     let never = json!({"name": "never", "defaults": {"services": ["base", "web"], "provider": "cloud",
             "config": {"a": "%nonsense%"}},

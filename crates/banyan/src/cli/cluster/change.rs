@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use api::{
-    Cluster, ClusterConfigure, ClusterLease, ClusterResize, ClusterServiceOrder, ClusterServices,
-    ClusterUpgrade,
+    Cluster, ClusterConfigure, ClusterLease, ClusterRepair, ClusterResize, ClusterServiceOrder,
+    ClusterServices, ClusterUpgrade,
 };
 use clap::Args;
 use model::Timestamp;
@@ -92,6 +92,17 @@ pub struct UpgradeArguments {
     /// Take the template and the services as the catalogue has them now.
     #[arg(long)]
     sync: bool,
+    #[command(flatten)]
+    waiting: Waiting,
+}
+
+#[derive(Args)]
+pub struct RepairArguments {
+    /// Name, id, or the beginning of an id.
+    cluster: String,
+    /// Numbers of nodes whose machines are made anew although they may still be there; they are deleted first.
+    #[arg(value_name = "NODE")]
+    nodes: Vec<u32>,
     #[command(flatten)]
     waiting: Waiting,
 }
@@ -189,6 +200,19 @@ pub async fn upgrade(session: &Session, args: UpgradeArguments) -> Result<()> {
 pub async fn rollback(session: &Session, args: OneArguments) -> Result<()> {
     let cluster = find(session, &args.cluster).await?;
     let after = session.client.cluster_rollback(cluster.name.as_str()).await?;
+    finish(session, after, &args.waiting).await
+}
+
+pub async fn repair(session: &Session, args: RepairArguments) -> Result<()> {
+    let cluster = find(session, &args.cluster).await?;
+    let body = ClusterRepair { nodes: args.nodes };
+    let after = session.client.cluster_repair(cluster.name.as_str(), &body).await?;
+    finish(session, after, &args.waiting).await
+}
+
+pub async fn check(session: &Session, args: OneArguments) -> Result<()> {
+    let cluster = find(session, &args.cluster).await?;
+    let after = session.client.cluster_check(cluster.name.as_str()).await?;
     finish(session, after, &args.waiting).await
 }
 

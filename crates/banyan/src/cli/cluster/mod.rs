@@ -62,6 +62,10 @@ enum Verb {
     Upgrade(change::UpgradeArguments),
     /// Go back to the layout, services and configuration before the last change, or before one that failed half-way.
     Rollback(change::OneArguments),
+    /// Make machines anew that are gone, with their services; those that stay are configured for it.
+    Repair(change::RepairArguments),
+    /// Ask the provider whether its machines are there; on this cloud that is seen without being asked for.
+    Check(change::OneArguments),
     /// Change when it is deleted by itself.
     Lease(change::LeaseArguments),
     /// End the job under way; what it made by half is taken back.
@@ -104,6 +108,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<u8> {
         Verb::Services(args) => change::services(session, args).await,
         Verb::Upgrade(args) => change::upgrade(session, args).await,
         Verb::Rollback(args) => change::rollback(session, args).await,
+        Verb::Repair(args) => change::repair(session, args).await,
+        Verb::Check(args) => change::check(session, args).await,
         Verb::Lease(args) => change::lease(session, args).await,
         Verb::Abort(args) => change::abort(session, args).await,
         Verb::Pause(args) => change::pause(session, &args.cluster).await,

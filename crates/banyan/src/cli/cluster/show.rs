@@ -55,7 +55,7 @@ const NODE_COLUMNS: [Column<ClusterNode>; 7] = [
     Column::new("STATUS", |n| node_status(n.status).to_owned()),
     Column::new("ADDRESS", |n| address(n).unwrap_or_default().to_owned()),
     Column::new("HARDWARE", |n| format!("{} {}", n.hardwaretype, n.imagetype)),
-    Column::new("SERVICES", |n| n.services.join(", ")),
+    Column::new("SERVICES", services),
     Column::new("MESSAGE", |n| n.message.clone().unwrap_or_default()),
 ];
 
@@ -73,8 +73,18 @@ const fn node_status(status: NodeStatus) -> &'static str {
         NodeStatus::Pending => "pending",
         NodeStatus::Confirmed => "confirmed",
         NodeStatus::Failed => "failed",
+        NodeStatus::Missing => "missing",
         NodeStatus::Leaving => "leaving",
     }
+}
+
+/// The services of a machine, with what is known of them.
+fn services(node: &ClusterNode) -> String {
+    let one = |name: &String| match node.stopped.contains(name) {
+        true => format!("{name} (stopped)"),
+        false => name.clone(),
+    };
+    node.services.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Where a machine is reached.
@@ -222,6 +232,9 @@ fn line(session: &Session, task: &JobTask) -> Result<()> {
     }
     let message = task.message.as_deref().unwrap_or_default();
     let (name, service, status) = (&task.name, &task.service, task.status.as_str());
-    let text = format!("{}  {}  {name} {service}  {status}  {message}", clock(now()), task.node);
+    // What is under way is seen now; of all else it is known when it came about.
+    let is_now = matches!(task.status, TaskStatus::InProgress | TaskStatus::NotSubmitted);
+    let at = task.changed_at.filter(|_| !is_now).unwrap_or_else(now);
+    let text = format!("{}  {}  {name} {service}  {status}  {message}", clock(at), task.node);
     data(&format!("{}\n", text.replace(char::is_control, " ").trim_end()))
 }

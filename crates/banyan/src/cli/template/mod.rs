@@ -19,7 +19,12 @@ Examples:
   banyan template expand --nodes nodes.json --self web-1 'http://%ip.access_v4.service.web%:80'
 
 A catalogue is a folder with clustertemplates/, partialtemplates/, services/, hardwaretypes/, imagetypes/,
-providers/, providertypes/ and automatortypes/, each with one JSON file per definition.";
+providers/, providertypes/ and automatortypes/, each with one JSON file per definition.
+
+How many machines carry a service is said in constraints.services.NAME.quantities, all of it optional:
+  min, max      from 0, without a limit
+  stepSize      min, min + stepSize, min + 2 stepSize ...; 1 or more
+  ratio         \"1:10\" of all machines, or {\"web\": \"1:10\"} of those with web; whole numbers of 1 or more";
 
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]

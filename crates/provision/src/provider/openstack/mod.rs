@@ -128,7 +128,7 @@ impl OpenStack {
             let all = find(&cloud, task).await?;
             let known = |server: &&Server| task.provider_id().is_none_or(|id| server.id == id);
             let Some(server) = all.iter().find(known).filter(|server| !server.is_going()) else {
-                return Err(ended("the server is gone: the cloud does not know it".to_owned()));
+                return Err(Fault::gone("the server is gone: the cloud does not know it"));
             };
             // A twin that Nova did not let go while it was being made.
             for twin in all.iter().filter(|other| other.id != server.id && !other.is_going()) {

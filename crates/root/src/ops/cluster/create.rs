@@ -11,6 +11,7 @@ use template::entity::{ClusterTemplate, PluginType};
 use template::{Catalogue, expand};
 
 use super::order::{fits, gate_pass, job_insert, planned, quota_check};
+use super::possible::possible;
 use super::{SOLVE_MAX, journal, view};
 use crate::cloud::{Caller, Cloud};
 use crate::cluster::definition::{Definition, service_links};
@@ -97,6 +98,7 @@ async fn create_now(
     )
     .await?;
     fits(&record, &plan.target, None)?;
+    possible(&snapshot, &caller.tenant, &record.provider, &definition, &plan)?;
     if number.is_none() {
         *number = Some(cloud.state.store().counter_next(NUMBER).await.map_err(commit_error)?);
     }
@@ -219,7 +221,10 @@ pub async fn preview(cloud: &Cloud, caller: &Caller, ask: &api::ClusterAsk) -> R
         webhooks: None,
     };
     let (record, definition) = record(cloud, caller, &snapshot, &catalogue, &body)?;
-    planned(Arc::new(record), definition, Vec::new(), Wish::Create { size: ask.size }, SOLVE_MAX).await
+    let (provider, wish) = (record.provider.clone(), Wish::Create { size: ask.size });
+    let plan = planned(Arc::new(record), definition.clone(), Vec::new(), wish, SOLVE_MAX).await?;
+    possible(&snapshot, &caller.tenant, &provider, &definition, &plan)?;
+    Ok(plan)
 }
 
 fn lease_end(granted: u64, now: model::Timestamp) -> Option<model::Timestamp> {

@@ -13,6 +13,7 @@ use template::Catalogue;
 use work::queue::Stage;
 
 use super::order::{nodes_of, planned};
+use super::possible::possible;
 use super::{SOLVE_MAX, create, find, journal, view};
 use crate::cloud::{Caller, Cloud};
 use crate::cluster::plan::{self, Planned, Wish};
@@ -152,6 +153,7 @@ fn task_view(
         service: task.service.clone(),
         status,
         failures: row.map_or(0, |row| row.failures),
+        changed_at: row.map(|row| row.changed_at),
         message: row.and_then(|row| row.message.clone()),
     }
 }
@@ -185,7 +187,12 @@ pub async fn solve(cloud: &Cloud, caller: &Caller, body: ClusterSolve) -> Result
             let size = body.size.unwrap_or_else(|| row.shape.layout.size());
             let wish = Wish::Become { size, services, anew: true };
             let definition = load::definition(cloud, &row.id, row.shape.definition).await?;
-            planned(Arc::clone(&row.value), definition, nodes_of(&snapshot, &row.id), wish, SOLVE_MAX).await
+            let (nodes, known) = (nodes_of(&snapshot, &row.id), definition.clone());
+            let planned = planned(Arc::clone(&row.value), known, nodes, wish, SOLVE_MAX).await;
+            planned.and_then(|planned| {
+                possible(&snapshot, &row.tenant, &row.provider, &definition, &planned)?;
+                Ok(planned)
+            })
         }
     };
     match planned {

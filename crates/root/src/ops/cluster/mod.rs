@@ -3,13 +3,15 @@
 mod create;
 pub mod look;
 mod order;
+mod possible;
 pub mod view;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::{
-    Cluster, ClusterConfigure, ClusterLease, ClusterResize, ClusterServiceOrder, ClusterServices,
-    ClusterStatus, ClusterUpgrade, Page,
+    Cluster, ClusterConfigure, ClusterLease, ClusterRepair, ClusterResize, ClusterServiceOrder,
+    ClusterServices, ClusterStatus, ClusterUpgrade, Page,
 };
 use model::{Error, Name, Result, TenantId, Timestamp, shown};
 use store::Txn;
@@ -220,6 +222,39 @@ pub async fn rollback(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i
         Ok(Asked::wish(Wish::Rollback, told))
     })
     .await
+}
+
+/// Makes machines anew that are gone, and those that are named.
+pub async fn repair(
+    cloud: &Cloud,
+    caller: &Caller,
+    name: &str,
+    body: ClusterRepair,
+    seen: Option<i64>,
+) -> Result<Cluster> {
+    ask(cloud, caller, name, seen, "repair", |snapshot, row| {
+        let nodes = order::nodes_of(snapshot, &row.id);
+        let standing = || nodes.iter().filter(|node| node.joined && !node.leaving);
+        let numbers: BTreeSet<u32> = standing().map(|node| node.num).collect();
+        let mut given_up: BTreeSet<u32> = body.nodes.iter().copied().collect();
+        if let Some(num) = given_up.difference(&numbers).next() {
+            let why = format!("the cluster '{}' has no node {num}", row.name);
+            return Err(Error::invalid(why).at("nodes").hint("'banyan cluster get' shows their numbers"));
+        }
+        given_up.extend(standing().filter(|node| node.is_gone()).map(|node| node.num));
+        if given_up.is_empty() {
+            return Err(Error::conflict(format!("no machine of the cluster '{}' is known to be gone", row.name))
+                .hint("'banyan cluster check' asks the provider; or name the nodes whose machines are to be made anew"));
+        }
+        let told = given_up.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        Ok(Asked::wish(Wish::Repair(given_up), format!("instead of the machines of nodes {told}")))
+    })
+    .await
+}
+
+/// Asks the provider whether the machines are there.
+pub async fn check(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Cluster> {
+    ask(cloud, caller, name, seen, "check", |_, _| Ok(Asked::wish(Wish::Check, "its machines"))).await
 }
 
 /// Ends the job under way. What it made by half is taken back.

@@ -1,5 +1,6 @@
 //! An order becomes a job: planned on the spot, committed with its plan, begun by the owner.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use model::{Error, ErrorKind, Quota, Result, TenantId};
 use store::Txn;
 use template::{compose, solve};
 
+use super::possible::possible;
 use super::{SOLVE_MAX, find, journal, view};
 use crate::cloud::{Caller, Cloud};
 use crate::cluster::definition::{Definition, service_links};
@@ -109,7 +111,7 @@ pub async fn planned(
     let work = move || {
         let catalogue = definition.catalogue()?;
         let nodes = nodes.iter().map(AsRef::as_ref).collect();
-        let ground = Ground { cluster: &cluster, catalogue: &catalogue, nodes };
+        let ground = Ground { cluster: &cluster, catalogue: &catalogue, nodes, given_up: BTreeSet::new() };
         let until = Instant::now() + time;
         ground.plan(&wish, &mut || Instant::now() < until)
     };
@@ -160,8 +162,8 @@ async fn place(
         part = Some(Packed::of(&definition)?);
     }
     let nodes = nodes_of(snapshot, &row.id);
-    let is_delete = asked.wish == Wish::Delete;
-    let mut planned = planned(Arc::new(ground.clone()), definition, nodes, asked.wish, time).await?;
+    let (is_delete, is_check) = (asked.wish == Wish::Delete, asked.wish == Wish::Check);
+    let mut planned = planned(Arc::new(ground.clone()), definition.clone(), nodes, asked.wish, time).await?;
     let is_same = planned.target.layout == row.shape.layout && planned.target.services == row.shape.services;
     if planned.plan.tasks.is_empty() && is_same && !is_delete && !asked.sync {
         return Err(Error::conflict(format!(
@@ -171,11 +173,12 @@ async fn place(
     }
     planned.target.definition = number;
     if !is_delete {
+        possible(snapshot, &row.tenant, &row.provider, &definition, &planned)?;
         fits(&ground, &planned.target, Some(&row.shape))?;
     }
     quota_check(snapshot, &row.tenant, Some(row), planned.machines)?;
     record.status = ClusterStatus::Pending;
-    record.message = None;
+    record.message = record.message.filter(|_| is_check);
     record.paused = false;
     record.aborted_by = None;
     record.job += 1;
@@ -218,7 +221,7 @@ fn synced(snapshot: &Snapshot, record: &mut ClusterRecord, old: &Definition) -> 
         let why = format!("the catalogue no longer has the service '{name}' for this template");
         return Err(Error::conflict(why).hint("remove the service from the cluster first"));
     }
-    let ground = Ground { cluster: record, catalogue: &known, nodes: Vec::new() };
+    let ground = Ground { cluster: record, catalogue: &known, nodes: Vec::new(), given_up: BTreeSet::new() };
     let request = ground.request(record.shape.layout.size(), &record.shape.services);
     if let Some(clash) = solve::keeps(&known, &request, &record.shape.layout)? {
         let why = format!(

@@ -19,7 +19,8 @@ const SSH_PORT: u16 = 22;
 pub fn cluster(snapshot: &Snapshot, row: &Row<ClusterRecord>) -> Cluster {
     let nodes = snapshot.cluster_nodes.get(&row.id);
     let known = known(snapshot, row);
-    let first = nodes.and_then(|nodes| nodes.get_min()).map(|(_, node)| node.num.to_string());
+    let first = nodes.into_iter().flatten().find(|(_, node)| !node.is_gone());
+    let first = first.map(|(_, node)| node.num.to_string());
     let links = first.map(|first| links(&row.links, &known, &first, &row.created_by)).unwrap_or_default();
     Cluster {
         id: row.id.clone(),
@@ -65,7 +66,8 @@ pub fn job_summary(job: &JobRecord) -> JobSummary {
 /// The nodes of a cluster as macros in links see them.
 pub fn known(snapshot: &Snapshot, row: &ClusterRecord) -> Nodes {
     let has_links = !row.links.is_empty() || !row.service_links.is_empty();
-    let nodes = snapshot.cluster_nodes.get(&row.id).into_iter().flatten().filter(|_| has_links);
+    let nodes = snapshot.cluster_nodes.get(&row.id).into_iter().flatten();
+    let nodes = nodes.filter(|(_, node)| has_links && !node.is_gone());
     body::nodes(nodes.map(|(_, node)| (node.value.as_ref(), node.services.as_slice())))
 }
 
@@ -84,8 +86,11 @@ pub fn node(row: &ClusterRecord, node: &NodeRecord, nodes: &Nodes, ssh_user: &st
     let id = node.num.to_string();
     let own = node.services.iter().filter_map(|service| row.service_links.get(service));
     let shown = own.flat_map(|all| links(all, nodes, &id, &row.created_by)).take(LINKS_MAX).collect();
+    let absence = node.absence.as_ref().map(|absence| absence.why.clone());
+    let is_missing = node.is_gone() || absence.is_some();
     let status = match (node.leaving, &node.message, node.confirmed) {
         (true, ..) => NodeStatus::Leaving,
+        _ if is_missing => NodeStatus::Missing,
         (false, Some(_), _) => NodeStatus::Failed,
         (false, None, true) => NodeStatus::Confirmed,
         (false, None, false) => NodeStatus::Pending,
@@ -97,6 +102,7 @@ pub fn node(row: &ClusterRecord, node: &NodeRecord, nodes: &Nodes, ssh_user: &st
         num: node.num,
         hostname: node.hostname.clone(),
         services: node.services.clone(),
+        stopped: node.stopped.iter().filter(|name| node.services.contains(name)).cloned().collect(),
         hardwaretype: node.hardwaretype.clone(),
         imagetype: node.imagetype.clone(),
         status,
@@ -111,6 +117,6 @@ pub fn node(row: &ClusterRecord, node: &NodeRecord, nodes: &Nodes, ssh_user: &st
             .map(str::to_owned)
             .collect(),
         links: shown,
-        message: node.message.clone(),
+        message: absence.or_else(|| node.message.clone()),
     }
 }

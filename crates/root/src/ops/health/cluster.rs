@@ -61,9 +61,11 @@ fn provisioners(known: &[(String, String)], work: &Work, at: Timestamp) -> Check
 /// Whether clusters are as they should be, and their jobs get on.
 fn clusters(snapshot: &Snapshot, at: Timestamp) -> Check {
     let check = |light, message: String| Check::new("clusters", "root", light, message, at);
-    let rows = snapshot.clusters.values();
-    let left: Vec<&str> =
-        rows.filter(|row| row.status == ClusterStatus::Incomplete).map(|row| row.name.as_str()).collect();
+    let of = |status: ClusterStatus| {
+        let rows = snapshot.clusters.values().filter(move |row| row.status == status);
+        rows.map(|row| row.name.as_str()).collect::<Vec<&str>>()
+    };
+    let (left, degraded) = (of(ClusterStatus::Incomplete), of(ClusterStatus::Degraded));
     let slow: Vec<&str> = snapshot
         .cluster_open
         .values()
@@ -74,6 +76,11 @@ fn clusters(snapshot: &Snapshot, at: Timestamp) -> Check {
         })
         .collect();
     match (left.as_slice(), slow.as_slice()) {
+        ([], _) if !degraded.is_empty() => {
+            let message = format!("machines are gone or down: {}", shown(&degraded));
+            check(Light::Yellow, message)
+                .hint("'banyan cluster get' says which; 'banyan cluster repair' makes anew what is gone")
+        }
         ([], []) => check(Light::Green, format!("{} clusters", snapshot.clusters.len())),
         (left @ [_, ..], _) => {
             let message = format!("machines are left that could not be deleted: {}", shown(left));
