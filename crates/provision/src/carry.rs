@@ -55,6 +55,17 @@ impl Carrier {
         providers.chain(self.automators.keys().map(|name| format!("automator {name}"))).collect()
     }
 
+    /// The plugins among them that lack a program here.
+    pub async fn unready(&self) -> BTreeSet<String> {
+        let mut unready = BTreeSet::new();
+        for (name, automator) in &self.automators {
+            if !automator.is_ready().await {
+                unready.insert(format!("automator {name}"));
+            }
+        }
+        unready
+    }
+
     /// Closes sessions that nobody uses; to be called now and then.
     pub fn tidy(&self) {
         self.pool.tidy_idle();

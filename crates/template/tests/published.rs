@@ -51,10 +51,8 @@ fn every_definition_loads_and_only_what_dangles_is_found() {
         .map(|finding| format!("{} {}", finding.name, finding.message))
         .collect();
     let expect = [
-        "cdap-singlenode service 'hadoop-hdfs-secondarynamenode' does not exist",
         "coopr-standalone-docker service 'coopr-standalone' does not exist",
         "docker-base image type 'centos6' is the default but not among the compatible ones",
-        "docker-base image type 'ubuntu16' does not exist",
     ];
     assert_eq!(errors, expect.map(str::to_owned).into());
     let loom = catalogue("loom");
@@ -86,14 +84,14 @@ fn every_template_is_laid_out_at_several_sizes() {
                     Answer::Unsolvable(unsolvable) => {
                         // Two of the templates contradict the catalogue they came with.
                         let known = match template.name.as_str() {
-                            "coopr-standalone-docker" => "service coopr-standalone does not exist",
+                            "coopr-standalone-docker" => "there is no service 'coopr-standalone'; there are",
                             "docker-base" => {
                                 "no image types are available to use with template docker-base and provider google"
                             }
-                            _ => "",
+                            _ => "none is known",
                         };
                         let reason = unsolvable.reason;
-                        assert!(!allowed || reason == known, "{} {size}: {reason}", template.name);
+                        assert!(!allowed || reason.starts_with(known), "{} {size}: {reason}", template.name);
                     }
                     Answer::Undecided(reason) => panic!("{} {size}: {reason}", template.name),
                 }

@@ -44,11 +44,11 @@ enum Verb {
     /// One definition.
     #[command(visible_alias = "show")]
     Get {
-        /// Kind, such as services or clustertemplates.
-        #[arg(value_parser = kind)]
-        kind: Kind,
+        /// Kind, such as services or clustertemplates, or KIND/NAME.
+        #[arg(value_parser = named)]
+        kind: Named,
         /// Name.
-        name: String,
+        name: Option<String>,
         /// An earlier number of it.
         #[arg(long, value_name = "N")]
         number: Option<u64>,
@@ -74,12 +74,35 @@ enum Verb {
     /// Delete a definition that no other needs.
     #[command(visible_alias = "rm")]
     Delete {
-        /// Kind, such as services or clustertemplates.
-        #[arg(value_parser = kind)]
-        kind: Kind,
+        /// Kind, such as services or clustertemplates, or KIND/NAME.
+        #[arg(value_parser = named)]
+        kind: Named,
         /// Name.
-        name: String,
+        name: Option<String>,
     },
+}
+
+/// A kind, with the name behind it where a list is copied from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named(Kind, Option<String>);
+
+fn named(text: &str) -> std::result::Result<Named, String> {
+    match text.split_once('/') {
+        Some((folder, name)) if !name.is_empty() => Ok(Named(kind(folder)?, Some(name.to_owned()))),
+        _ => Ok(Named(kind(text.trim_end_matches('/'))?, None)),
+    }
+}
+
+impl Named {
+    /// The definition, with a name that may stand beside it.
+    fn with(self, beside: Option<String>) -> Result<(Kind, String)> {
+        let Self(kind, own) = self;
+        match (own, beside) {
+            (Some(name), None) | (None, Some(name)) => Ok((kind, name)),
+            _ => Err(Failure::new("a definition is named once, as KIND NAME or as KIND/NAME")
+                .hint(format!("such as: banyan catalogue get {} NAME", kind.folder()))),
+        }
+    }
 }
 
 fn kind(text: &str) -> std::result::Result<Kind, String> {
@@ -111,6 +134,7 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             output::list(session.format, &all(query, None, fetch).await?, &COLUMNS)
         }
         Verb::Get { kind, name, number } => {
+            let (kind, name) = kind.with(name)?;
             let found = client.definition_get(kind.folder(), &name, number).await?;
             match session.format {
                 Format::Table | Format::Wide => data(&pretty(&found.entity)?),
@@ -132,6 +156,7 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             }
         }
         Verb::Delete { kind, name } => {
+            let (kind, name) = kind.with(name)?;
             client.definition_delete(kind.folder(), &name, None).await?;
             note(format!("{}/{name}: deleted", kind.folder()));
             Ok(())
@@ -384,5 +409,11 @@ mod tests {
         assert_eq!(kind("services"), Ok(Kind::Service));
         assert_eq!(kind("clustertemplate"), Ok(Kind::ClusterTemplate));
         assert!(kind("things").unwrap_err().contains("providers"));
+        let of = |text: &str, name: Option<&str>| named(text).unwrap().with(name.map(str::to_owned));
+        let pool = (Kind::Provider, "pool".to_owned());
+        assert_eq!(of("providers/pool", None).unwrap(), pool);
+        assert_eq!(of("providers", Some("pool")).unwrap(), pool);
+        assert!(of("providers", None).is_err() && of("providers/pool", Some("pool")).is_err());
+        assert!(named("things/pool").unwrap_err().contains("providers"));
     }
 }

@@ -79,12 +79,14 @@ impl QuotaOptions {
     }
 }
 
-const COLUMNS: [Column<QuotaReport>; 5] = [
+const COLUMNS: [Column<QuotaReport>; 7] = [
     Column::new("TENANT", |q| q.tenant.to_string()),
     Column::new("INSTANCES", |q| of(q.usage.instances, q.quota.instances)),
     Column::new("CPU", |q| of(q.usage.cpu, q.quota.cpu)),
     Column::new("MEMORY", |q| of(q.usage.memory, q.quota.memory)),
     Column::new("IN BUCKETS", in_buckets),
+    Column::wide("CLUSTERS", |q| of(q.usage.clusters, q.quota.clusters)),
+    Column::wide("THEIR MACHINES", |q| of(q.usage.cluster_machines, q.quota.cluster_machines)),
 ];
 
 /// Bytes in buckets, where the server knows them.
@@ -154,8 +156,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             pair("memory", of(report.usage.memory, report.quota.memory)),
             pair("in buckets", in_buckets(report)),
             pair_some("objects", report.usage.objects),
-            pair("clusters", most(report.quota.clusters)),
-            pair("machines of clusters", most(report.quota.cluster_machines)),
+            pair("clusters", of(report.usage.clusters, report.quota.clusters)),
+            pair("machines of clusters", of(report.usage.cluster_machines, report.quota.cluster_machines)),
         ]
     })
 }

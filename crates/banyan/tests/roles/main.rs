@@ -220,11 +220,9 @@ fn separate_roles_keep_their_promises_when_each_of_them_is_killed() {
     until("the first node drops what is no longer its own", || {
         (Remains::look(&data, &first.tag) == Remains::default()).then_some(())
     });
-    assert_eq!(operator.get("web")["node"], "two");
     let story = operator.good(&["event", "list", "--subject", "web", "-o", "json"]);
     // Its zone may have placed it again before root heard why.
-    let told = ["node one was lost", "left node one: it is placed again"];
-    assert!(told.iter().any(|told| story.contains(told)), "{story}");
+    assert!(story.contains("node one was lost") || story.contains("left node one: it is placed again"), "{story}");
 
     operator.good(&["instance", "delete", "web"]);
     assert_eq!(Remains::look(&second.data(), &second.tag), Remains::default());

@@ -11,23 +11,28 @@ fn copy(from: &Path, to: &Path) {
     support::good(Command::new("cp").arg("-a").arg(from).arg(to));
 }
 
-#[test]
-fn roles_that_were_put_back_from_a_copy_are_heard_and_obeyed() {
-    let cloud = Cloud::new();
-    let (mut root, operator, link) = root_start(&cloud, "\"127.0.0.1\"");
-    let data = cloud.data();
+/// A zone with one node.
+fn tree<'a>(cloud: &'a Cloud, operator: &Operator, link: u16) -> (Role<'a>, Role<'a>) {
     let (https, mqtt) = (free_port(), free_port());
     let token = operator.good(&["enroll", "zone"]);
     let config = format!(
         "name = \"east\"\ndata = \"{}\"\nroot = \"https://127.0.0.1:{link}\"\ntoken = \"{}\"\n\
          https_listen = \"127.0.0.1:{https}\"\nmqtt_listen = \"127.0.0.1:{mqtt}\"\nnames = [\"127.0.0.1\"]\n",
-        data.join("zone").display(),
+        cloud.data().join("zone").display(),
         token.trim()
     );
-    let mut zone = Role::start(&cloud, "zone", &config);
+    let zone = Role::start(cloud, "zone", &config);
     until("the zone is there", || operator.good(&["zone", "list"]).contains("connected").then_some(()));
     let token = operator.good(&["enroll", "node", "--zone", "east"]);
-    let mut node = Role::start(&cloud, "node", &node_config(&cloud, "one", https, mqtt, &token));
+    (zone, Role::start(cloud, "node", &node_config(cloud, "one", https, mqtt, &token)))
+}
+
+#[test]
+fn roles_that_were_put_back_from_a_copy_are_heard_and_obeyed() {
+    let cloud = Cloud::new();
+    let (mut root, operator, link) = root_start(&cloud, "\"127.0.0.1\"");
+    let data = cloud.data();
+    let (mut zone, mut node) = tree(&cloud, &operator, link);
     let create = |name: &str| {
         operator.good(&["instance", "create", name, "--image", "busybox", "--", "sleep", "100000"]);
         let id = operator.get(name)["id"].as_str().unwrap().to_owned();

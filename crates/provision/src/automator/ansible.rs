@@ -13,7 +13,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{OpenOptionsExt, lchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
 
 use super::place::{self, limit, title, words};
 use super::{Automator, Job};
@@ -37,6 +38,8 @@ const OUTPUT_KEPT: usize = 64 << 10;
 /// Bytes of all archives of a run, unpacked.
 const ARCHIVE_MAX: u64 = 1 << 30;
 const VERSION_MAX: Duration = Duration::from_secs(60);
+/// The codes of a shell for a program that may not be run and for one that is not there.
+const NOT_RUN: [Exit; 2] = [Exit::Code(126), Exit::Code(127)];
 /// The interpreter on machines, unless a playbook says another.
 const PYTHON: &str = "/usr/bin/python3";
 /// Letters of a reason.
@@ -48,6 +51,16 @@ const USERS: std::ops::Range<u32> = 0x7000_0000..0x7fff_0000;
 
 pub struct Ansible {
     program: PathBuf,
+    seen: std::sync::Mutex<Seen>,
+}
+
+/// What the last look found.
+#[derive(Default)]
+struct Seen {
+    /// The file that worked, and when it was changed: it need not be tried again.
+    worked: Option<(PathBuf, i64)>,
+    /// It was said that one does not work.
+    is_told: bool,
 }
 
 impl Default for Ansible {
@@ -58,7 +71,24 @@ impl Default for Ansible {
 
 impl Ansible {
     pub fn new(program: PathBuf) -> Self {
-        Self { program }
+        Self { program, seen: Default::default() }
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The file of the program, and when it was changed.
+    fn file(&self) -> Option<(PathBuf, i64)> {
+        let changed = |file: PathBuf| {
+            let data = fs::metadata(&file).ok().filter(fs::Metadata::is_file)?;
+            Some((file, data.ctime()))
+        };
+        if self.program.components().count() > 1 {
+            return changed(self.program.clone());
+        }
+        let folders = std::env::var_os("PATH")?;
+        std::env::split_paths(&folders).find_map(|folder| changed(folder.join(&self.program)))
     }
 
     fn start(&self, command: &mut Command) -> Result<Group, Fault> {
@@ -68,13 +98,12 @@ impl Ansible {
     }
 
     /// Whether the program is here.
-    async fn look(&self, job: &Job<'_>) -> Result<(), Fault> {
+    async fn look(&self, stop: &CancellationToken) -> Result<(), Fault> {
         let folder = Folder::new()?;
         let mut command = folder.command(&self.program)?;
         command.arg("--version");
         let child = self.start(&mut command)?;
-        let output =
-            child::run(child, "ansible-playbook", VERSION_MAX, OUTPUT_KEPT, job.machine.stop()).await?;
+        let output = child::run(child, "ansible-playbook", VERSION_MAX, OUTPUT_KEPT, stop).await?;
         match output.is_good() {
             true => Ok(()),
             false => Err(self.absent(&output)),
@@ -82,7 +111,11 @@ impl Ansible {
     }
 
     fn absent(&self, output: &Output) -> Fault {
-        let (program, why) = (self.program.display(), output.reason());
+        let program = self.program.display();
+        let why = match output.exit == NOT_RUN[0] {
+            true => "the one that is there may not be run by all users".to_owned(),
+            false => output.reason(),
+        };
         Fault {
             stderr: output.stderr.text(),
             ..Fault::invalid(format!(
@@ -110,7 +143,7 @@ impl Ansible {
         let what = title(job.task, action);
         let child = self.start(&mut command)?;
         let output = child::run(child, &what, limit(action), OUTPUT_KEPT, job.machine.stop()).await?;
-        if output.exit == Exit::Code(127) {
+        if NOT_RUN.contains(&output.exit) {
             return Err(self.absent(&output));
         }
         let (stdout, stderr) = (output.stdout.text(), output.stderr.text());
@@ -130,10 +163,32 @@ impl Automator for Ansible {
         "ansible"
     }
 
+    /// Whether the program is here, and runs as playbooks are run.
+    fn is_ready(&self) -> BoxFuture<'_, bool> {
+        async move {
+            let Some(found) = self.file() else { return false };
+            if self.seen().worked.as_ref() == Some(&found) {
+                return true;
+            }
+            let looked = self.look(&CancellationToken::new()).await;
+            let mut seen = self.seen();
+            match looked {
+                Ok(()) => *seen = Seen { worked: Some(found), is_told: false },
+                Err(_) if seen.is_told => seen.worked = None,
+                Err(why) => {
+                    tracing::warn!(%why, "no playbooks are run here");
+                    *seen = Seen { worked: None, is_told: true };
+                }
+            }
+            seen.worked.is_some()
+        }
+        .boxed()
+    }
+
     /// The program must be here, and its language there.
     fn bootstrap<'a>(&'a self, job: &'a Job<'a>) -> BoxFuture<'a, Result<Report, Fault>> {
         async move {
-            self.look(job).await?;
+            self.look(job.machine.stop()).await?;
             place::ready_program(job, PYTHON, "python3-minimal").await
         }
         .boxed()

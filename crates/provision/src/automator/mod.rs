@@ -34,6 +34,11 @@ pub trait Automator: Send + Sync {
     /// As services name it.
     fn name(&self) -> &str;
 
+    /// Whether what it needs beside the provisioner is there. It is asked now and then.
+    fn is_ready(&self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(true))
+    }
+
     fn bootstrap<'a>(&'a self, job: &'a Job<'a>) -> BoxFuture<'a, Result<Report, Fault>>;
 
     fn act<'a>(&'a self, job: &'a Job<'a>, action: Action<'a>) -> BoxFuture<'a, Result<Report, Fault>>;

@@ -203,6 +203,8 @@ impl<'a> Place<'a> {
             .iter()
             .map(|(name, value)| format!("BANYAN_{}={}", name.to_ascii_uppercase(), quote(value)))
             .collect();
+        let is_leaving = self.job.task.config.get("leaving").and_then(serde_json::Value::as_bool);
+        all.push(format!("BANYAN_LEAVING={}", u8::from(is_leaving == Some(true))));
         all.push(format!("BANYAN_TASK={}", quote(&format!("{}/task.json", self.path))));
         all.push(format!("PATH={}:\"$PATH\"", quote(&self.path)));
         all.join(" ")

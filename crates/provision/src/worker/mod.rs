@@ -24,6 +24,7 @@ use link::limits::{BACKOFF_FIRST, BACKOFF_MAX, REFUSED_SAID_EVERY, REMOVED_PAUSE
 use link::{Given, TaskAnswer, TaskAsk, TaskClient, TaskDone};
 use model::{Error, ErrorKind, Result};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,8 @@ const OUTPUT_KEPT_LAST: usize = 4 << 10;
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 /// Sessions at once for the tasks of one tenant.
 pub const SESSIONS_MAX: usize = 1024;
+/// How often it is looked for programs that plugins lack.
+const PROBE_EVERY: Duration = Duration::from_secs(60);
 /// When root says nothing about it.
 const LEASE_DEFAULT: Duration = Duration::from_secs(15);
 
@@ -109,6 +112,8 @@ struct Memory {
     ends_at: Option<Instant>,
     /// When it was last said that root does not let us in.
     refused_said: Option<Instant>,
+    /// Plugins that lack a program here: others may have it.
+    unready: watch::Receiver<BTreeSet<String>>,
 }
 
 impl Worker {
@@ -142,7 +147,10 @@ impl Worker {
         }
         let (lease, heard) = (LEASE_DEFAULT, Instant::now());
         let (ends_at, refused_said) = (None, None);
-        let mut memory = Memory { seen: 0, lease, heard, pause: BACKOFF_FIRST, ends_at, refused_said };
+        let mut probes = JoinSet::new();
+        let unready = self.probe(&mut probes, &ending).await;
+        let mut memory =
+            Memory { seen: 0, lease, heard, pause: BACKOFF_FIRST, ends_at, refused_said, unready };
         loop {
             if ending.is_cancelled() && memory.ends_at.is_none() {
                 memory.ends_at = Some(Instant::now() + self.0.config.drain);
@@ -157,14 +165,36 @@ impl Worker {
         self.give_back(&mut tasks).await;
     }
 
+    /// Looks which plugins lack a program, now and then as long as `probes` is there.
+    async fn probe(
+        &self,
+        probes: &mut JoinSet<()>,
+        ending: &CancellationToken,
+    ) -> watch::Receiver<BTreeSet<String>> {
+        let carrier = (self.0.config.carrier)(self.0.config.data.join("tenants"));
+        let first = tokio::select! {
+            unready = carrier.unready() => unready,
+            () = ending.cancelled() => BTreeSet::new(),
+        };
+        let (tell, unready) = watch::channel(first);
+        probes.spawn(async move {
+            loop {
+                sleep(PROBE_EVERY).await;
+                tell.send_replace(carrier.unready().await);
+            }
+        });
+        unready
+    }
+
     /// One poll, or what is more urgent.
     async fn turn(&self, memory: &mut Memory, tasks: &mut JoinSet<()>, ending: &CancellationToken) {
         let is_ending = memory.ends_at.is_some();
+        let plugins = self.0.plugins.difference(&memory.unready.borrow()).cloned().collect();
         let ask = TaskAsk {
             session: self.0.session.clone(),
             holds: self.0.board.holds(),
             capacity: if is_ending { 0 } else { self.0.config.workers },
-            plugins: self.0.plugins.clone(),
+            plugins,
             seen: memory.seen,
         };
         let began = Instant::now();

@@ -1,10 +1,11 @@
 //! Playbooks, run by the program itself, which comes from PyPI.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use provision::automator::Ansible;
+use provision::automator::{Ansible, Automator};
 use serde_json::json;
 
 use crate::world::World;
@@ -103,6 +104,28 @@ async fn a_playbook_that_fails_or_lasts_or_meets_another_machine_says_so() {
     let refused = world.act_with(&machine, &before).await.unwrap_err();
     assert!(refused.stdout.contains("Host key verification failed"), "{refused} {}", refused.stdout);
     assert_eq!(left(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn it_is_offered_where_the_program_works_for_all_users() {
+    let _alone = alone().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    mode(folder.path(), 0o755);
+    let program = folder.path().join("ansible-playbook");
+    let ansible = Ansible::new(program.clone());
+    assert!(!ansible.is_ready().await, "it is not there");
+    std::fs::write(&program, "#!/bin/sh\nexit 0\n").unwrap();
+    mode(&program, 0o700);
+    assert!(!ansible.is_ready().await, "only its owner may run it");
+    let world = World::new(Ansible::new(program.clone()));
+    std::fs::write(world.staged("playbooks/a.yml"), "- hosts: all\n").unwrap();
+    let refused = world.act("START", json!({"playbook": "a.yml"})).await.unwrap_err();
+    assert!(refused.message.ends_with("the one that is there may not be run by all users"), "{refused}");
+    mode(&program, 0o755);
+    assert!(ansible.is_ready().await && ansible.is_ready().await);
+    std::fs::remove_file(&program).unwrap();
+    assert!(!ansible.is_ready().await, "it is gone again");
 }
 
 #[tokio::test]

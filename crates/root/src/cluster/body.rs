@@ -90,6 +90,20 @@ impl Live {
         provider.into_iter().chain(automators).collect()
     }
 
+    /// The plugins that one of its tasks needs now.
+    pub fn plugins_of(&self, at: u32) -> Vec<String> {
+        let (Some(task), Some(verb)) = (self.plan.get(at as usize), self.verb(at)) else { return Vec::new() };
+        if verb.is_hardware() {
+            let provider = self.catalogue.providers.get(&self.cluster.provider);
+            return provider.map(|one| format!("provider {}", one.providertype)).into_iter().collect();
+        }
+        let automators = match (verb, self.nodes.get(&task.node)) {
+            (Verb::Bootstrap, Some(node)) => self.automators(self.services(node)),
+            _ => self.automators(std::slice::from_ref(&task.service)),
+        };
+        automators.into_iter().map(|name| format!("automator {name}")).collect()
+    }
+
     fn properties(&self, node: &NodeRecord) -> Map<String, Value> {
         let provider = &self.cluster.provider;
         let hardware = self.catalogue.hardwaretypes.get(&node.hardwaretype);
@@ -162,6 +176,7 @@ impl Live {
             let settings = Value::Object(self.job.target.config.clone());
             config.insert("cluster".to_owned(), expand::value(&settings, scope).map_err(|e| e.at("config"))?);
             config.insert("service".to_owned(), self.service(task, verb)?);
+            config.insert("leaving".to_owned(), self.leaves(task).into());
         }
         Ok(json!({
             "taskId": shown_id(&self.job.id(), at),
@@ -172,6 +187,15 @@ impl Live {
             "nodeId": format!("{}-{}", self.cluster.id, task.node),
             "config": config,
         }))
+    }
+
+    /// Whether the service goes from the machine for good, and not only for a while.
+    fn leaves(&self, task: &PlanTask) -> bool {
+        let Some(row) = self.rows.get(&task.node) else { return false };
+        match self.is_undoing() {
+            true => row.before.as_ref().is_none_or(|services| !services.contains(&task.service)),
+            false => row.gone || !row.services.contains(&task.service),
+        }
     }
 
     /// What is told of the nodes, and how many bytes that are.

@@ -42,6 +42,13 @@ pub struct Said<'a> {
     pub holds: &'a [Claim],
 }
 
+/// What of a job is not for a provisioner.
+enum Refused {
+    All,
+    /// What needs one of these.
+    Plugins(BTreeSet<String>),
+}
+
 #[derive(Debug)]
 pub struct Desk {
     pub queue: Queue,
@@ -58,10 +65,12 @@ pub struct Desk {
     pub taken: u64,
     /// Claims whose end is being kept; nobody loses them meanwhile.
     finishing: BTreeSet<Claim>,
+    /// Claims of aborted jobs to make or delete machines, until whoever has them says that they ended.
+    ending: BTreeSet<Claim>,
     /// When tasks were given out, by the wall clock.
     began: BTreeMap<(String, u32), Timestamp>,
-    /// Whether a provisioner that joined is not heard; it may have plugins that the others lack.
-    pub is_some_away: bool,
+    /// Whether a provisioner that joined is not heard or is ending; it may have plugins that the others lack.
+    is_some_away: bool,
     /// Since when nobody who is there can do a job.
     unable: BTreeMap<String, Timestamp>,
 }
@@ -80,6 +89,7 @@ impl Desk {
             moved: 0,
             taken: 0,
             finishing: BTreeSet::new(),
+            ending: BTreeSet::new(),
             began: BTreeMap::new(),
             is_some_away: false,
             unable: BTreeMap::new(),
@@ -106,6 +116,7 @@ impl Desk {
         self.lives.remove(job);
         self.began.retain(|(of, _), _| of != job);
         self.unable.remove(job);
+        self.ending.retain(|claim| claim.job != job);
     }
 
     /// A provisioner speaks. Another session of it has nothing of what the earlier one had. Returns what it must stop
@@ -122,11 +133,10 @@ impl Desk {
         let lost = if is_other { self.queue.leave(name) } else { Vec::new() };
         let capacity = capacity.min(CAPACITY_MAX);
         let until = now.plus_ms(LEASE_MS);
-        let plugins = plugins.clone();
-        let hand = Hand { session: session.to_owned(), capacity, plugins, heard_at: wall, until };
-        if self.hands.insert(name.to_owned(), hand).is_none_or(|before| before.capacity != capacity)
-            || is_other
-        {
+        let hand =
+            Hand { session: session.to_owned(), capacity, plugins: plugins.clone(), heard_at: wall, until };
+        let is_news = |before: Hand| before.capacity != capacity || before.plugins != *plugins;
+        if self.hands.insert(name.to_owned(), hand).is_none_or(is_news) || is_other {
             self.rebalance();
         }
         let said: BTreeSet<&Claim> = holds.iter().collect();
@@ -172,10 +182,31 @@ impl Desk {
         let is_standing = *heard == Some(self.taken) && self.renew(name, said.session, now, wall);
         let told = match is_standing {
             true => Default::default(),
-            false => self.beat(name, said, now, wall),
+            false => {
+                let (mut stop, mut lost) = self.beat(name, said, now, wall);
+                self.end(said.holds, &mut stop, &mut lost);
+                (stop, lost)
+            }
         };
         *heard = Some(self.taken);
         told
+    }
+
+    /// What makes or deletes machines for an aborted job is told to end. Once nobody names it any more it is lost: what
+    /// came of it is not known.
+    fn end(&mut self, holds: &[Claim], stop: &mut Vec<Claim>, lost: &mut Vec<Claim>) {
+        let is_open = |claim: &&Claim| self.queue.is_held(claim) && !self.finishing.contains(*claim);
+        let named = holds.iter().filter(|claim| self.ending.contains(*claim)).filter(is_open);
+        let named: Vec<Claim> = named.filter(|claim| !stop.contains(*claim)).cloned().collect();
+        stop.extend(named);
+        let over = self.ending.iter().filter(|claim| !self.queue.is_held(claim)).cloned();
+        let (counted, ended): (Vec<Claim>, Vec<Claim>) = over.partition(|claim| self.is_counted(claim));
+        for claim in &counted {
+            self.ending.remove(claim);
+        }
+        lost.extend(ended);
+        lost.sort();
+        lost.dedup();
     }
 
     fn renew(&mut self, name: &str, session: &str, now: Timestamp, wall: Timestamp) -> bool {
@@ -225,12 +256,19 @@ impl Desk {
     pub fn give(&mut self, name: &str, now: Timestamp, wall: Timestamp) -> Vec<Claim> {
         let Some(own) = self.workers.get(name).cloned() else { return Vec::new() };
         let refused = self.refused(name, now);
+        let lives = &self.lives;
+        let may = |job: &str, task: u32| match (refused.get(job), lives.get(job)) {
+            (Some(Refused::All), _) => false,
+            (Some(Refused::Plugins(others)), Some(live)) => {
+                !live.plugins_of(task).iter().any(|plugin| others.contains(plugin))
+            }
+            _ => true,
+        };
         let mut given = Vec::new();
         for (tenant, workers) in own {
             let held = self.queue.held(name, tenant.as_str());
             let room = (workers as usize).saturating_sub(held).min(GIVEN_MAX - given.len());
             if room > 0 {
-                let may = |job: &str| !refused.contains(job);
                 given.extend(self.queue.take_of(tenant.as_str(), name, room, now, &may));
             }
         }
@@ -238,6 +276,12 @@ impl Desk {
             self.began.insert((claim.job.clone(), claim.task), wall);
         }
         given
+    }
+
+    /// Notes who has joined. One that is ending takes nothing, and comes back as one that was killed does.
+    pub fn joined<'a>(&mut self, mut names: impl Iterator<Item = &'a str>) {
+        let is_away = |name: &str| self.hands.get(name).is_none_or(|hand| hand.capacity == 0);
+        self.is_some_away = names.any(is_away);
     }
 
     pub fn began(&self, claim: &Claim) -> Option<Timestamp> {
@@ -267,23 +311,35 @@ impl Desk {
         workers::barred(&needs, &able.map(|(name, hand)| (name.as_str(), &hand.plugins)).collect())
     }
 
-    /// The jobs that are not for a provisioner, because it lacks a plugin that another has, or that one may have who
-    /// is away. Where nobody will, whoever is asked says so.
-    fn refused(&mut self, name: &str, now: Timestamp) -> BTreeSet<String> {
-        let Some(hand) = self.hands.get(name) else { return BTreeSet::new() };
-        let mut refused = BTreeSet::new();
+    /// What is not for a provisioner, because it lacks a plugin that another has, or that one may have who is away.
+    /// Where nobody can do a whole job, but some together can, each gets its part. What nobody will ever do is given to
+    /// whoever asks, who says so.
+    fn refused(&mut self, name: &str, now: Timestamp) -> BTreeMap<String, Refused> {
+        let Some(hand) = self.hands.get(name) else { return BTreeMap::new() };
+        let there: Vec<&Hand> = self.hands.values().filter(|hand| hand.capacity > 0).collect();
+        let mut refused = BTreeMap::new();
         for (id, live) in &self.lives {
-            let is_able = |hand: &Hand| hand.capacity > 0 && workers::can(&hand.plugins, &live.plugins);
-            let is_refused = if self.hands.values().any(is_able) {
+            let is_able = |hand: &Hand| workers::can(&hand.plugins, &live.plugins);
+            if there.iter().copied().any(is_able) {
                 self.unable.remove(id);
-                !is_able(hand)
+                if !is_able(hand) {
+                    refused.insert(id.clone(), Refused::All);
+                }
+                continue;
+            }
+            let has = |plugin: &String| there.iter().any(|hand| hand.plugins.contains(plugin));
+            if live.plugins.iter().all(has) {
+                self.unable.remove(id);
             } else {
                 let since = *self.unable.entry(id.clone()).or_insert(now);
-                self.is_some_away && now < since.plus_ms(PLUGIN_WAIT_MS)
-            };
-            if is_refused {
-                refused.insert(id.clone());
+                if self.is_some_away && now < since.plus_ms(PLUGIN_WAIT_MS) {
+                    refused.insert(id.clone(), Refused::All);
+                    continue;
+                }
             }
+            let lacks = |plugin: &&String| !hand.plugins.contains(*plugin) && has(plugin);
+            let others = live.plugins.iter().filter(lacks).cloned().collect();
+            refused.insert(id.clone(), Refused::Plugins(others));
         }
         refused
     }
@@ -350,10 +406,19 @@ impl Desk {
         self.taken += u64::from(!claims.is_empty());
         for claim in claims {
             let began = self.began(claim);
+            let why = match self.ending.remove(claim) {
+                true => "it was stopped",
+                false => "whoever did it fell silent",
+            };
             let Some(live) = self.lives.get_mut(&claim.job) else { continue };
-            let news = News::Lost("whoever did it fell silent");
-            if live.fold(claim, news, began, wall) == Outcome::GiveUp {
-                self.queue.amend(&claim.job, |graph| graph.fail(claim.task));
+            match live.fold(claim, News::Lost(why), began, wall) {
+                Outcome::GiveUp => {
+                    self.queue.amend(&claim.job, |graph| graph.fail(claim.task));
+                }
+                Outcome::Done => {
+                    self.queue.amend(&claim.job, |graph| graph.done(claim.task));
+                }
+                Outcome::Again(_) => {}
             }
         }
     }
@@ -413,7 +478,8 @@ impl Desk {
     }
 
     /// Of a job that fails nothing more is begun. What is done on machines that are deleted anyway is not waited for,
-    /// unless they go back to a pool: what is being installed there is removed again.
+    /// unless they go back to a pool: what is being installed there is removed again. Of one that is aborted the making
+    /// and deleting of machines is stopped, too, and what takes it back begins when that has ended.
     pub fn failing(&mut self, job: &str) {
         let Some(live) = self.lives.get(job) else { return };
         if live.job.failing.is_none() || live.is_undoing() {
@@ -428,9 +494,14 @@ impl Desk {
             _ => Vec::new(),
         };
         self.taken += 1;
+        let is_aborted = live.cluster.aborted_by.is_some();
         self.queue.amend(job, |graph| {
             graph.drop_rest();
             vain.into_iter().for_each(|at| graph.fail(at));
         });
+        if is_aborted {
+            let is_hardware = |claim: &Claim| live.verb(claim.task).is_some_and(Verb::is_hardware);
+            self.ending.extend(self.queue.claims(job).into_iter().filter(is_hardware));
+        }
     }
 }

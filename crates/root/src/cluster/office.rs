@@ -63,7 +63,7 @@ impl Office {
             .with(|desk| {
                 let (stop, lost) = desk.hear(name, said, heard, now, wall);
                 desk.lose(&lost, wall);
-                desk.is_some_away = joined.values().any(|row| !desk.hands.contains_key(row.id.as_str()));
+                desk.joined(joined.values().map(|row| row.id.as_str()));
                 let claims = desk.give(name, now, wall);
                 // Of what was reported the answer is on its way, which is no reason to ask again.
                 let is_news = !claims.is_empty()

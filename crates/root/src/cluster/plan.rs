@@ -156,7 +156,7 @@ impl Ground<'_> {
                     return Err(Error::conflict(
                         "no layout keeps all machines that stand; some would be replaced",
                     )
-                    .hint("say 'anew' to allow that, or ask for another size"));
+                    .hint("allow that with --anew ('anew' in REST), or ask for another size"));
                 }
                 let assignment = plan::assign(&self.standing(), &layout);
                 let target = Shape { layout, services: services.clone(), ..shape.clone() };

@@ -8,12 +8,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::{QuotaReport, Usage};
+use api::{ClusterStatus, QuotaReport, Usage};
 use model::{Bytes, Cpu, Error, ErrorKind, InstanceId, InstanceSpec, Quota, Result, TenantId};
 use store::Txn;
 
 use crate::cloud::{Caller, Cloud};
-use crate::state::{Entry, Snapshot};
+use crate::cluster::record::ClusterRecord;
+use crate::state::{Entry, Row, Snapshot};
 use crate::tables::{GateRecord, encode, kind};
 
 /// What is on its way of each tenant that has a quota.
@@ -204,12 +205,22 @@ pub(super) fn quota_of(snapshot: &Snapshot, tenant: &TenantId) -> Result<Quota> 
 /// What a tenant has, what is in its buckets included where this server knows it.
 pub fn usage(cloud: &Cloud, snapshot: &Snapshot, tenant: &TenantId) -> Result<Usage> {
     let mut usage = snapshot.tenant_usage(tenant);
+    let clusters = clusters(snapshot, tenant);
+    usage.clusters = clusters.len() as u64;
+    usage.cluster_machines = clusters.iter().map(|cluster| u64::from(cluster.machines)).sum();
     if let Some(objects) = cloud.objects.get() {
         let held = object::inventory::account_usage(&objects.service, tenant.as_str())?;
         usage.objects = Some(held.objects);
         usage.object_bytes = Some(Bytes(held.bytes + held.upload_bytes));
     }
     Ok(usage)
+}
+
+/// The clusters of a tenant that count.
+pub(super) fn clusters<'a>(snapshot: &'a Snapshot, tenant: &TenantId) -> Vec<&'a Row<ClusterRecord>> {
+    let names = snapshot.cluster_names.get(tenant).into_iter().flatten();
+    let all = names.filter_map(|(_, id)| snapshot.clusters.get(id));
+    all.filter(|cluster| cluster.status != ClusterStatus::Terminated).collect()
 }
 
 pub fn report(cloud: &Cloud, caller: &Caller) -> Result<QuotaReport> {

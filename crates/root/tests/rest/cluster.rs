@@ -371,7 +371,10 @@ async fn quotas_count_what_is_being_made() {
     user.cluster_create(&ask_for("one", 3), None).await.unwrap();
     let refused = user.cluster_create(&ask_for("two", 3), None).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::QuotaExceeded);
-    assert!(refused.message.contains("5 machines"), "{}", refused.message);
+    let expect = "the tenant may have 5 machines in clusters; in use: 3, asked for: 3 more";
+    assert_eq!(refused.message, expect);
+    let used = user.quota().await.unwrap().usage;
+    assert_eq!((used.clusters, used.cluster_machines), (1, 3));
     user.cluster_create(&ask_for("two", 2), None).await.unwrap();
     let third = user.cluster_create(&ask_for("three", 2), None).await.unwrap_err();
     assert!(third.message.contains("2 clusters"), "{}", third.message);

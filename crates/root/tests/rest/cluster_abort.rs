@@ -1,5 +1,4 @@
-//! Jobs that are aborted while a task of each kind goes on and never ends by itself. Those that make and delete machines
-//! are waited for.
+//! Jobs that are aborted while a task of each kind goes on and never ends by itself.
 
 use std::time::Duration;
 
@@ -47,7 +46,9 @@ async fn world() -> (World, api::Client, Fake) {
 async fn a_create_that_is_aborted_in_any_task_leaves_no_machine() {
     let (_world, user, fake) = world().await;
     // The second of two machines is configured.
-    for task in ["CONFIRM 1000", "BOOTSTRAP 1000", "INSTALL 1000", "CONFIGURE 1001", "START 1000"] {
+    for task in
+        ["CREATE 1001", "CONFIRM 1000", "BOOTSTRAP 1000", "INSTALL 1000", "CONFIGURE 1001", "START 1000"]
+    {
         let name = task.to_lowercase().replace(' ', "-");
         hang(&fake, &name, task);
         user.cluster_create(&ask_for(&name, 2), None).await.unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use api::{ClusterLease, ClusterStatus, ListQuery, TaskStatus};
 use axum::Json;
 use axum::routing::post;
+use link::dispatch::Dispatcher;
 use model::{Report, Role};
 use serde_json::{Value, json};
 
@@ -157,4 +158,33 @@ async fn a_job_waits_for_the_provisioner_that_has_its_plugins() {
     let made = settled(&user, "shop").await;
     assert_eq!((made.status, fake.machines()), (ClusterStatus::Active, 2), "{made:?}");
     assert_eq!(plain.lock().unwrap().done, Vec::<String>::new());
+    // One that is told to end says so, and is waited for like one that fell silent.
+    let away = fake.id.clone();
+    drop(fake);
+    let office = root::cluster::Office::new(world.cloud.clone());
+    let ask = link::dispatch::TaskAsk { session: "one".into(), ..link::dispatch::TaskAsk::default() };
+    office.poll(&model::ChildId::from(&away), ask, true).await.unwrap();
+    user.cluster_delete("shop", None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(plain.lock().unwrap().done, Vec::<String>::new());
+    let _fake = Fake::resume(&world, away, able);
+    gone(&user, "shop").await;
+}
+
+#[tokio::test]
+async fn provisioners_that_can_do_a_job_only_together_share_it() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    user.catalogue_write(&catalogue()).await.unwrap();
+    let (maker, doer) =
+        (ground(&["provider hosts", "automator other"]), ground(&["provider other", "automator shell"]));
+    let _maker = Fake::resume(&world, Fake::enroll(&world, "maker").await, maker.clone());
+    let _doer = Fake::resume(&world, Fake::enroll(&world, "doer").await, doer.clone());
+    user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
+    let made = settled(&user, "shop").await;
+    assert_eq!(made.status, ClusterStatus::Active, "{made:?}");
+    let is_of_maker = |told: &String| told.starts_with("CREATE") || told.starts_with("CONFIRM ");
+    let (maker, doer) = (maker.lock().unwrap(), doer.lock().unwrap());
+    assert!(maker.done.len() == 4 && maker.done.iter().all(is_of_maker), "{:?}", maker.done);
+    assert!(!doer.done.is_empty() && !doer.done.iter().any(is_of_maker), "{:?}", doer.done);
 }

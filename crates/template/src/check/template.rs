@@ -67,12 +67,14 @@ fn whole(
     }
 }
 
-/// Every name that a template uses must be somewhere.
+/// Every name that a template uses must be somewhere. What it only allows to be used need not be there.
 fn references(catalogue: &Catalogue, report: &mut Report, at: At<'_>, template: &ClusterTemplate) {
     let defaults = &template.defaults;
     let mut missing = |path: String, what: &str, name: &String, known: bool| {
         if !known {
-            report.error(at, path, format!("{what} '{name}' does not exist"));
+            let is_allowed_only = path.starts_with("compatibility.");
+            let level = if is_allowed_only { super::Level::Warning } else { super::Level::Error };
+            report.add(level, at, path, format!("{what} '{name}' does not exist"));
         }
     };
     let service = |name: &String| catalogue.services.contains_key(name);

@@ -145,14 +145,14 @@ fn what_dangles_is_told_all_at_once() {
             "Error t defaults.provider: provider 'none' does not exist",
             "Error t defaults.hardwaretype: hardware type 'h' does not exist",
             "Error t defaults.imagetype: image type 'i' does not exist",
-            "Error t compatibility.services: service 'x' does not exist",
-            "Error t compatibility.imagetypes: image type 'y' does not exist",
             "Error t constraints.layout.mustcoexist[0]: service 'm' does not exist",
             "Error t constraints.services.web.hardwaretypes: hardware type 'q' does not exist",
             "Error t constraints.services.web.quantities.ratio: service 'r' does not exist",
             "Error t defaults.services: service 'web' is the default but not among the compatible ones",
             "Error t defaults.services: service 'ghost' is the default but not among the compatible ones",
             "Error t defaults.imagetype: image type 'i' is the default but not among the compatible ones",
+            "Warning t compatibility.services: service 'x' does not exist",
+            "Warning t compatibility.imagetypes: image type 'y' does not exist",
         ],
     );
     is(

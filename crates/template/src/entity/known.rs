@@ -32,9 +32,11 @@ enum Shape {
     Named(&'static Shape),
     /// A list of these.
     List(&'static Shape),
+    /// How an action is carried out. What stands beside its fields is read as one of them.
+    Action,
 }
 
-use Shape::{Alias, Any, Fields, List, Named};
+use Shape::{Action, Alias, Any, Fields, List, Named};
 
 const LINKS: Shape = List(&Fields(&[("label", Any), ("url", Any)]));
 const REFERENCE: Shape = Fields(&[("name", Any), ("version", Any)]);
@@ -104,8 +106,19 @@ fn own(kind: Kind) -> &'static [(&'static str, Shape)] {
             ("parameters", Fields(&[("admin", FIELD_SET), ("user", FIELD_SET)])),
             ("resourceTypes", Named(&Fields(&[("format", Any), ("permissions", Any)]))),
             ("pool", Any),
+            ("classname", Alias),
         ],
-        Kind::HardwareType => &[("providermap", Named(&Fields(&[("flavor", Any), ("cost", Any)])))],
+        // Coopr's definitions say for people what a flavor has.
+        Kind::HardwareType => &[(
+            "providermap",
+            Named(&Fields(&[
+                ("flavor", Any),
+                ("cost", Any),
+                ("vcpu", Alias),
+                ("ram", Alias),
+                ("disks", Alias),
+            ])),
+        )],
         Kind::ImageType => &[("providermap", Named(&Fields(&[("image", Any), ("sshuser", Any)])))],
         Kind::Service => &[
             (
@@ -113,7 +126,7 @@ fn own(kind: Kind) -> &'static [(&'static str, Shape)] {
                 Fields(&[("provides", Any), ("conflicts", Any), ("install", STAGE), ("runtime", STAGE)]),
             ),
             ("dependson", Any),
-            ("provisioner", Fields(&[("actions", Any)])),
+            ("provisioner", Fields(&[("actions", Named(&Action))])),
             ("links", LINKS),
         ],
         Kind::ClusterTemplate => &[
@@ -170,6 +183,7 @@ fn fields(known: &[&'static [(&'static str, Shape)]], path: &str, value: &Value,
 fn look(shape: &'static Shape, path: &str, value: &Value, found: &mut Vec<Unknown>) {
     match (shape, value) {
         (Fields(known), value) => fields(&[known], path, value, found),
+        (Action, Value::Object(members)) => members.keys().for_each(|name| action(path, name, found)),
         (Named(inner), Value::Object(members)) => {
             members.iter().for_each(|(name, value)| look(inner, &format!("{path}.{name}"), value, found));
         }
@@ -179,6 +193,18 @@ fn look(shape: &'static Shape, path: &str, value: &Value, found: &mut Vec<Unknow
         }
         _ => {}
     }
+}
+
+/// A field of an action. `script` and `data` are Loom's.
+fn action(path: &str, name: &str, found: &mut Vec<Unknown>) {
+    const OWN: [&str; 2] = ["type", "fields"];
+    if OWN.contains(&name) || ["script", "data"].contains(&name) {
+        return;
+    }
+    let message = misspelt(name, &OWN).unwrap_or_else(|| {
+        format!("'{}' stands beside 'fields' and is read as one of them", model::shown(name))
+    });
+    found.push(Unknown { path: format!("{path}.{name}"), message });
 }
 
 #[cfg(test)]
@@ -217,6 +243,19 @@ mod tests {
                 "zzz: there is no field 'zzz' here; there are name, label, description, icon, version, dependencies, dependson, provisioner and links",
             ]
         );
+        let action = json!({"name": "s", "provisioner": {"actions": {
+            "install": {"type": "shell", "feilds": {"code": "x"}},
+            "start": {"type": "shell", "script": "a", "data": "b", "timeout": 3, "fields": {"any": 1}}}}});
+        assert_eq!(
+            said(Kind::Service, &action),
+            [
+                "provisioner.actions.install.feilds: there is no field 'feilds' here; did you mean 'fields'?",
+                "provisioner.actions.start.timeout: 'timeout' stands beside 'fields' and is read as one of them",
+            ]
+        );
+        let size =
+            json!({"name": "h", "providermap": {"p": {"flavor": "f", "vcpu": 1, "ram": 2, "disks": [1]}}});
+        assert_eq!(said(Kind::HardwareType, &size), Vec::<String>::new());
         assert_eq!(
             said(
                 Kind::ImageType,

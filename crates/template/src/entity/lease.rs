@@ -74,6 +74,12 @@ fn span(ms: u64) -> String {
     fits.map_or_else(|| format!("{ms} ms"), |(length, unit)| format!("{}{unit}", ms / length))
 }
 
+impl fmt::Display for LeaseTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&span(self.0))
+    }
+}
+
 impl Lease {
     /// The lease that a new cluster gets: what was asked for, or the template's own. 0 never ends.
     pub fn granted(&self, asked_ms: Option<u64>) -> Result<u64> {
@@ -104,6 +110,7 @@ mod tests {
         let lease = Lease { initial: LeaseTime(7_200_000), ..Lease::default() };
         let refused = lease.granted(Some(90_000_000)).unwrap_err();
         assert_eq!(refused.message, "the template allows 2h at first, not 25h");
+        assert_eq!(LeaseTime(5_400_000).to_string(), "90m");
         assert_eq!((span(1_500), span(604_800_000)), ("1500 ms".to_owned(), "7d".to_owned()));
     }
 

@@ -50,10 +50,35 @@ pub struct PartialTemplate {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenReference")]
 pub struct Reference {
     pub name: String,
-    #[serde(default, deserialize_with = "lenient::count", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
+}
+
+/// Another template by name, or with its number.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "another template is named by its name, or an object with 'name' and 'version'"
+)]
+enum WrittenReference {
+    Name(String),
+    Whole {
+        name: String,
+        #[serde(default, deserialize_with = "lenient::count")]
+        version: Option<u64>,
+    },
+}
+
+impl From<WrittenReference> for Reference {
+    fn from(written: WrittenReference) -> Self {
+        match written {
+            WrittenReference::Name(name) => Self { name, version: None },
+            WrittenReference::Whole { name, version } => Self { name, version },
+        }
+    }
 }
 
 /// What a cluster gets when its request does not say.
@@ -226,6 +251,17 @@ mod tests {
         assert_eq!(template.defaults.services, ["a", "b"]);
         assert_eq!(template.defaults.config["b"], json!({"x": 1}));
         assert_eq!(template.defaults.provider, None);
+    }
+
+    #[test]
+    fn another_template_is_named_alone_or_with_its_number() {
+        let template: ClusterTemplate = super::super::read(json!({"name": "t", "extends": "base",
+            "includes": ["users", {"name": "logs", "version": "2"}]}))
+        .unwrap();
+        let named = |name: &str, version| Reference { name: name.into(), version };
+        assert_eq!(template.extends, Some(named("base", None)));
+        assert_eq!(template.includes, [named("users", None), named("logs", Some(2))]);
+        assert!(super::super::read::<ClusterTemplate>(json!({"name": "t", "extends": 3})).is_err());
     }
 
     #[test]

@@ -56,8 +56,29 @@ impl Prepared {
     }
 }
 
-fn refuse(reason: String) -> Unsolvable {
-    Unsolvable { reason, conflicts: Vec::new() }
+/// Names that a sentence lists.
+const NAMES_SHOWN: usize = 20;
+
+/// What is refused for one reason.
+fn refuse(path: impl Into<String>, services: &[&str], reason: String) -> Unsolvable {
+    let services = services.iter().map(|name| (*name).to_owned()).collect();
+    let conflict = Conflict { path: Some(path.into()), services, text: reason.clone() };
+    Unsolvable { reason, conflicts: vec![conflict] }
+}
+
+/// That something does not exist, and what there is.
+fn absent<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a String>) -> String {
+    let name = model::shown(name);
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    match known.len() {
+        0 => format!("there is no {what} '{name}', and no other"),
+        1 => format!("there is no {what} '{name}'; there is {}", known[0]),
+        count => {
+            let more = if count > NAMES_SHOWN { ", …" } else { "" };
+            let shown = known[..count.min(NAMES_SHOWN)].join(", ");
+            format!("there is no {what} '{name}'; there are {shown}{more}")
+        }
+    }
 }
 
 /// Looks up what the request names. The outer error is a request that cannot be read: an unknown
@@ -90,6 +111,7 @@ fn narrow(
     let hardware = wanted(&request.hardwaretype, &template.defaults.hardwaretype);
     let image = wanted(&request.imagetype, &template.defaults.imagetype);
     let is = |wanted: &Option<String>, name: &String| wanted.as_ref().is_none_or(|wanted| wanted == name);
+    let (one_hardware, one_image) = (hardware.clone(), image.clone());
     let hardware: Vec<String> = catalogue
         .hardwaretypes
         .values()
@@ -104,19 +126,69 @@ fn narrow(
         .filter(|kind| kind.image(&provider).is_some())
         .map(|kind| kind.name.clone())
         .collect();
-    for (what, found) in [("hardware", &hardware), ("image", &images)] {
-        if found.is_empty() {
-            let name = &template.name;
-            return Err(refuse(format!(
-                "no {what} types are available to use with template {name} and provider {provider}"
-            )));
-        }
+    if hardware.is_empty() {
+        let one = one_hardware.as_ref().map(|name| Only {
+            name,
+            is_asked: request.hardwaretype.is_some(),
+            is_there: catalogue.hardwaretypes.contains_key(name),
+            is_compatible: compatible.allows_hardware(name),
+        });
+        let known = catalogue.hardwaretypes.keys();
+        return Err(unavailable(("hardware", "flavor"), &template.name, &provider, one, known));
+    }
+    if images.is_empty() {
+        let one = one_image.as_ref().map(|name| Only {
+            name,
+            is_asked: request.imagetype.is_some(),
+            is_there: catalogue.imagetypes.contains_key(name),
+            is_compatible: compatible.allows_image(name),
+        });
+        let known = catalogue.imagetypes.keys();
+        return Err(unavailable(("image", "image"), &template.name, &provider, one, known));
     }
     let asked = if request.services.is_empty() { &template.defaults.services } else { &request.services };
     let services: BTreeSet<String> = asked.iter().cloned().collect();
     let services: Vec<String> = services.into_iter().collect();
     services_fit(catalogue, &template, &services)?;
     Ok(Prepared { provider, services, hardware, images, size: request.size, template })
+}
+
+/// The only hardware or image type that is looked at.
+struct Only<'a> {
+    name: &'a str,
+    /// By the request; else it is the template's.
+    is_asked: bool,
+    is_there: bool,
+    is_compatible: bool,
+}
+
+/// Why no hardware or no image can be had. A `kind` is what it is, and the field that a provider must have for it.
+fn unavailable<'a>(
+    kind: (&str, &str),
+    template: &str,
+    provider: &str,
+    one: Option<Only<'_>>,
+    known: impl Iterator<Item = &'a String>,
+) -> Unsolvable {
+    let (what, field) = kind;
+    let none =
+        format!("no {what} types are available to use with template {template} and provider {provider}");
+    let Some(one) = one else {
+        return refuse(format!("compatibility.{what}types"), &[], none);
+    };
+    let asked = if one.is_asked { format!("{what}type") } else { format!("defaults.{what}type") };
+    let name = one.name;
+    if !one.is_there {
+        return refuse(asked, &[], absent(&format!("{what} type"), name, known));
+    }
+    let (path, why) = match one.is_compatible {
+        false => (asked, format!("the template does not allow {what} type {name}")),
+        true => (
+            format!("{what}types.{name}.providermap.{provider}"),
+            format!("{what} type {name} has no {field} there"),
+        ),
+    };
+    refuse(path, &[], format!("{none}: {why}"))
 }
 
 fn size_fits(template: &ClusterTemplate, size: u32) -> Result<(), Unsolvable> {
@@ -130,10 +202,7 @@ fn size_fits(template: &ClusterTemplate, size: u32) -> Result<(), Unsolvable> {
         Some(max) => format!("{min} to {max} machines"),
         None => format!("at least {min} machines"),
     };
-    let text = format!("the cluster must have {range}");
-    let conflict = Conflict { path: Some("constraints.size".into()), services: Vec::new(), text };
-    let reason = format!("template {} is for {range}, not {size}", template.name);
-    Err(Unsolvable { reason, conflicts: vec![conflict] })
+    Err(refuse("constraints.size", &[], format!("template {} is for {range}, not {size}", template.name)))
 }
 
 /// Whether the services are allowed, exist, and have what they need.
@@ -143,7 +212,15 @@ fn services_fit(
     services: &[String],
 ) -> Result<(), Unsolvable> {
     if services.is_empty() {
-        return Err(refuse(format!("template {} has no services, and none were asked for", template.name)));
+        let reason = format!("template {} has no services, and none were asked for", template.name);
+        return Err(refuse("defaults.services", &[], reason));
+    }
+    let unknown: Vec<&str> =
+        services.iter().map(String::as_str).filter(|name| !catalogue.services.contains_key(*name)).collect();
+    if let [first, more @ ..] = unknown.as_slice() {
+        let others = more.iter().map(|name| format!("; nor is there '{}'", model::shown(name)));
+        let reason = absent("service", first, catalogue.services.keys()) + &others.collect::<String>();
+        return Err(refuse("services", &unknown, reason));
     }
     let foreign: Vec<&str> = services
         .iter()
@@ -151,13 +228,9 @@ fn services_fit(
         .filter(|name| !template.compatibility.allows_service(name))
         .collect();
     if !foreign.is_empty() {
-        return Err(refuse(format!("{} are incompatible with the cluster", foreign.join(","))));
-    }
-    let unknown: Vec<&str> =
-        services.iter().map(String::as_str).filter(|name| !catalogue.services.contains_key(*name)).collect();
-    if !unknown.is_empty() {
-        let each = unknown.iter().map(|name| format!("service {name} does not exist"));
-        return Err(refuse(each.collect::<Vec<_>>().join("; ")));
+        let are = if foreign.len() == 1 { "is" } else { "are" };
+        let reason = format!("{} {are} incompatible with the cluster", foreign.join(","));
+        return Err(refuse("compatibility.services", &foreign, reason));
     }
     let chosen = || services.iter().filter_map(|name| catalogue.services.get(name));
     let provided: BTreeSet<&str> = chosen()

@@ -22,7 +22,7 @@ pub enum Rule {
 /// A demand that clashes with others, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Conflict {
-    /// Where it stands in the template; absent when it holds for every template.
+    /// Where it stands in the template or in the catalogue, or the field of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     pub services: Vec<String>,
@@ -119,7 +119,7 @@ impl Rule {
                 of(name, "imagetypes", text)
             }
             Self::Carry => Conflict {
-                path: None,
+                path: Some("constraints.services".into()),
                 services: Vec::new(),
                 text: "every machine must carry a service, and none of the services may be on every machine"
                     .into(),

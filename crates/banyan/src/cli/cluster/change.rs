@@ -16,6 +16,8 @@ use crate::output::{self, Format, data, note};
 use crate::session::Session;
 use crate::wait::cluster::{Goal, state, wait};
 
+/// The exit code after Ctrl-C, as shells have it.
+const EXIT_INTERRUPTED: u8 = 130;
 /// How long a job is waited for unless said otherwise.
 const JOB_WAIT: Duration = Duration::from_secs(3600);
 
@@ -220,7 +222,13 @@ pub async fn lease(session: &Session, args: LeaseArguments) -> Result<()> {
     let cluster = find(session, &args.cluster).await?;
     let extend_ms = args.extend.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let body = ClusterLease { expires_at: args.until, extend_ms };
-    let after = session.client.cluster_lease(cluster.name.as_str(), &body).await?;
+    let option = if args.until.is_some() { "until" } else { "extend" };
+    let after = session.client.cluster_lease(cluster.name.as_str(), &body).await.map_err(|mut error| {
+        if matches!(error.field.as_deref(), Some("expires_at" | "extend_ms")) {
+            error.field = Some(option.into());
+        }
+        error
+    })?;
     let line = match after.expires_at {
         Some(at) => format!("cluster {}: its lease ends at {at}", after.name),
         None => format!("cluster {}: it has no end", after.name),
@@ -245,26 +253,44 @@ pub async fn resume(session: &Session, args: OneArguments) -> Result<()> {
 pub async fn abort(session: &Session, args: OneArguments) -> Result<()> {
     let cluster = find(session, &args.cluster).await?;
     let after = session.client.cluster_abort(cluster.name.as_str()).await?;
-    finish_with(session, after, Goal::Over, &args.waiting).await
+    finish_with(session, after, Goal::Over, args.waiting.limit()).await
 }
 
 /// Waits as asked, which says what came of it; programs get the whole.
 pub async fn finish(session: &Session, cluster: Cluster, waiting: &Waiting) -> Result<()> {
-    finish_with(session, cluster, Goal::Done, waiting).await
+    finish_with(session, cluster, Goal::Done, waiting.limit_or(JOB_WAIT)).await
 }
 
-async fn finish_with(session: &Session, cluster: Cluster, goal: Goal, waiting: &Waiting) -> Result<()> {
+async fn finish_with(session: &Session, cluster: Cluster, goal: Goal, limit: Option<Duration>) -> Result<()> {
     let name = cluster.name.to_string();
-    let cluster = match waiting.limit_or(JOB_WAIT) {
+    let cluster = match limit {
         None => {
             note(format!("cluster {name}: asked for; see: banyan cluster watch {name}"));
             cluster
         }
-        Some(limit) => wait(&session.client, &cluster, goal, limit).await?.unwrap_or(cluster),
+        Some(limit) => waited(session, &cluster, goal, limit).await?.unwrap_or(cluster),
     };
     match session.format {
         Format::Table | Format::Wide => Ok(()),
         format => output::item(format, &cluster, &name, |_, _| Vec::new()),
+    }
+}
+
+/// Waits, unless Ctrl-C ends that: what was asked for goes on.
+async fn waited(
+    session: &Session,
+    cluster: &Cluster,
+    goal: Goal,
+    limit: Duration,
+) -> Result<Option<Cluster>> {
+    tokio::select! {
+        waited = wait(&session.client, cluster, goal, limit) => waited,
+        Ok(()) = tokio::signal::ctrl_c() => {
+            let name = &cluster.name;
+            let hint = format!("banyan cluster watch {name} follows it, banyan cluster abort {name} ends it");
+            let told = Failure::new(format!("cluster {name}: it is no longer waited for, and goes on"));
+            Err(Failure { code: EXIT_INTERRUPTED, ..told.hint(hint) })
+        }
     }
 }
 
@@ -296,7 +322,7 @@ pub async fn delete(session: &Session, args: DeleteArguments) -> Result<()> {
     }
     for cluster in ordered {
         if let Some(limit) = args.waiting.limit_or(JOB_WAIT)
-            && let Err(failure) = wait(&session.client, &cluster, Goal::Gone, limit).await
+            && let Err(failure) = waited(session, &cluster, Goal::Gone, limit).await
         {
             failures.push(failure);
         } else if session.format == Format::Name {

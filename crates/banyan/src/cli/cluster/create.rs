@@ -108,7 +108,10 @@ pub async fn create(session: &Session, args: CreateArguments) -> Result<()> {
         set,
         webhooks,
     };
-    let made = session.client.cluster_create(&body, None).await.map_err(|error| {
+    let made = session.client.cluster_create(&body, None).await.map_err(|mut error| {
+        if error.field.as_deref() == Some("lease_ms") {
+            error.field = Some("lease".into());
+        }
         let missing = error.kind == ErrorKind::NotFound;
         let failure = Failure::from(error);
         if missing { failure.or_hint("see what there is with: banyan catalogue list") } else { failure }
@@ -164,7 +167,9 @@ pub async fn solve(session: &Session, args: SolveArguments) -> Result<u8> {
     match session.format {
         Format::Table | Format::Wide | Format::Name => {
             if let Some(unsolvable) = preview.unsolvable {
-                return Err(Failure::new(unsolvable.reason).details(unsolvable.conflicts));
+                let mut conflicts = unsolvable.conflicts;
+                conflicts.retain(|conflict| !unsolvable.reason.contains(conflict));
+                return Err(Failure::new(unsolvable.reason).details(conflicts));
             }
             data(&page(&preview))?;
             if preview.anew {

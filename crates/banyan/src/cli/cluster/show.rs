@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::{Cluster, ClusterNode, JobSummary, JobTask, ListQuery, NodeStatus, TaskStatus};
+use api::{Cluster, ClusterNode, ClusterStatus, JobSummary, JobTask, ListQuery, NodeStatus, TaskStatus};
 use clap::Args;
 use serde::Serialize;
 
@@ -155,6 +155,8 @@ fn describe(whole: &Whole, wide: bool) -> Vec<(String, String)> {
         shown.collect::<Vec<_>>()
     };
     let links = own.chain(machines.iter().flat_map(of_node)).take(LINKS_SHOWN);
+    // One that could not be made costs nothing, and is not deleted by its lease.
+    let stands = cluster.status != ClusterStatus::Terminated;
     let mut page = vec![
         pair("name", &cluster.name),
         pair("id", &cluster.id),
@@ -165,8 +167,8 @@ fn describe(whole: &Whole, wide: bool) -> Vec<(String, String)> {
         pair("machines", format!("{} of {}", cluster.nodes, cluster.size)),
         pair("services", cluster.services.join(", ")),
         pair("links", links.collect::<Vec<_>>().join("\n")),
-        pair_some("cost", cluster.cost.map(|cost| format!("{cost} an hour"))),
-        pair_some("lease ends", cluster.expires_at),
+        pair_some("cost", cluster.cost.filter(|_| stands).map(|cost| format!("{cost} an hour"))),
+        pair_some("lease ends", cluster.expires_at.filter(|_| stands)),
         pair("created", format!("{} ago by {}", age_now(cluster.created_at), cluster.created_by)),
     ];
     if wide {

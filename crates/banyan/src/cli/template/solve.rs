@@ -109,8 +109,15 @@ fn failure(unsolvable: &Unsolvable) -> Failure {
     let line = |conflict: &template::solve::Conflict| {
         conflict.path.as_ref().map(|path| format!("{path}: {}", conflict.text))
     };
-    let details = unsolvable.conflicts.iter().filter_map(line).collect();
-    Failure::new(unsolvable.reason.clone()).details(details)
+    let failure = Failure::new(unsolvable.reason.clone());
+    match unsolvable.conflicts.as_slice() {
+        // Its sentence is in the reason already.
+        [one] if unsolvable.reason.contains(&one.text) => match &one.path {
+            Some(path) => failure.at(path),
+            None => failure,
+        },
+        all => failure.details(all.iter().filter_map(line).collect()),
+    }
 }
 
 fn show(format: Format, catalogue: &Catalogue, solved: &Solved) -> Result<()> {

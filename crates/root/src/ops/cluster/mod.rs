@@ -344,8 +344,8 @@ fn lease_new(record: &ClusterRecord, body: ClusterLease) -> Result<Option<Timest
     }
     let step_us = i64::try_from(terms.step.0).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000);
     if terms.step.0 != 0 && at.0.saturating_sub(now.0) > step_us {
-        let step = terms.step.0;
-        return Err(Error::invalid(format!("the template allows {step} ms more at a time")).at("expires_at"));
+        let step = terms.step;
+        return Err(Error::invalid(format!("the template allows {step} more at a time")).at("expires_at"));
     }
     Ok(Some(at))
 }

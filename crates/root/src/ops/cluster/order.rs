@@ -19,7 +19,7 @@ use crate::cluster::plan::{Ground, Planned, Wish};
 use crate::cluster::record::{ClusterRecord, JobRecord, NodeRecord, Shape, definition_part, job_id};
 use crate::history::Actor;
 use crate::ops::instance::{busy, race_wait};
-use crate::ops::{DECISIONS_MAX, catalogue, raced, turn, version_check};
+use crate::ops::{DECISIONS_MAX, catalogue, quota, raced, turn, version_check};
 use crate::state::{Row, Snapshot, commit_error};
 use crate::tables::{GateRecord, encode, kind};
 
@@ -291,14 +291,10 @@ pub fn quota_check(
     if quota.clusters.is_none() && quota.cluster_machines.is_none() {
         return Ok(());
     }
-    let names = snapshot.cluster_names.get(tenant).into_iter().flatten();
-    let others: Vec<&Row<ClusterRecord>> = names
-        .filter_map(|(_, id)| snapshot.clusters.get(id))
-        .filter(|other| row.is_none_or(|row| row.id != other.id))
-        .filter(|other| other.status != ClusterStatus::Terminated)
-        .collect();
+    let mut others = quota::clusters(snapshot, tenant);
+    others.retain(|other| row.is_none_or(|row| row.id != other.id));
     let exceeded = |what: &str, limit: u64, used: u64, asked: u64| {
-        let why = format!("the tenant may have {limit} {what}; in use: {used}, asked for: {asked}");
+        let why = format!("the tenant may have {limit} {what}; in use: {used}, asked for: {asked} more");
         Err(Error::new(ErrorKind::QuotaExceeded, why)
             .hint("delete something, or ask an operator for a larger quota"))
     };
@@ -309,7 +305,7 @@ pub fn quota_check(
     let used: u64 = others.iter().map(|other| u64::from(other.machines)).sum();
     let (before, asked) = (row.map_or(0, |row| u64::from(row.machines)), u64::from(machines));
     match quota.cluster_machines.filter(|limit| asked > before && used + asked > *limit) {
-        Some(limit) => exceeded("machines in clusters", limit, used, asked),
+        Some(limit) => exceeded("machines in clusters", limit, used + before, asked - before),
         None => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use template::entity::Link;
 use template::expand::{self, Nodes, Scope};
 
 use crate::cluster::body;
-use crate::cluster::record::{ClusterRecord, JobRecord, NodeRecord};
+use crate::cluster::record::{ClusterRecord, JobRecord, Machine, NodeRecord};
 use crate::ops::view::tenant_name;
 use crate::state::{Row, Snapshot};
 
@@ -31,7 +31,7 @@ pub fn cluster(snapshot: &Snapshot, row: &Row<ClusterRecord>) -> Cluster {
         template: row.template.clone(),
         provider: row.provider.clone(),
         size: row.shape.layout.size(),
-        nodes: nodes.map_or(0, |nodes| nodes.len() as u32),
+        nodes: nodes.into_iter().flatten().filter(|(_, node)| node.machine != Machine::None).count() as u32,
         services: row.shape.services.clone(),
         status: row.status,
         message: row.message.clone(),
