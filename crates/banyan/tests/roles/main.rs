@@ -191,9 +191,7 @@ fn separate_roles_keep_their_promises_when_each_of_them_is_killed() {
     operator
         .wait("web", "it is seen running again", |seen| seen["phase"] == "running" && seen["node"] == "one");
     until("it answers again", || {
-        let mut command = first.command(&["instance", "exec", "web", "--", "true"]);
-        command.env("BANYAN_ENDPOINT", &operator.endpoint).env("BANYAN_TOKEN", &operator.token);
-        command.status().unwrap().success().then_some(())
+        operator.command(&["instance", "exec", "web", "--", "true"]).status().unwrap().success().then_some(())
     });
     assert_eq!(first.life(&id), life, "adopted, not started again");
 
@@ -222,7 +220,10 @@ fn separate_roles_keep_their_promises_when_each_of_them_is_killed() {
     });
     let story = operator.good(&["event", "list", "--subject", "web", "-o", "json"]);
     // Its zone may have placed it again before root heard why.
-    assert!(story.contains("node one was lost") || story.contains("left node one: it is placed again"), "{story}");
+    assert!(
+        story.contains("node one was lost") || story.contains("left node one: it is placed again"),
+        "{story}"
+    );
 
     operator.good(&["instance", "delete", "web"]);
     assert_eq!(Remains::look(&second.data(), &second.tag), Remains::default());
