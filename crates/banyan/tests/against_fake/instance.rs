@@ -74,7 +74,7 @@ fn a_wait_ends_at_its_limit_with_the_state() {
     fake.on(&format!("GET {ONE}"), vec![ok(instance(json!({"message": "no node has room"})))]);
     let output = fake.run(&[&CREATE[..], &["--timeout", "300ms"]].concat());
     assert_eq!(output.status.code(), Some(1));
-    says(&text(&output.stderr), &["still pending: no node has room", "banyan why instance web"]);
+    says(&text(&output.stderr), &["after 0.3s", "now pending: no node has room", "banyan why instance web"]);
 }
 
 #[test]
