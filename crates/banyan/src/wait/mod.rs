@@ -114,7 +114,10 @@ pub fn sentence(what: &str, name: &str, state: &str) -> String {
 
 /// That something was not what was waited for when the time was over.
 fn overdue(what: &str, name: &str, state: &str, timeout: Duration) -> String {
-    format!("the wait for {what} {name} ended after {}s; it goes on, and is now {state}", timeout.as_secs_f32())
+    format!(
+        "the wait for {what} {name} ended after {}s; it goes on, and is now {state}",
+        timeout.as_secs_f32()
+    )
 }
 
 /// What was wrong with an instance that runs and is not well, where its own state does not say so.

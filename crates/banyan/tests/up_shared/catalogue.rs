@@ -44,7 +44,14 @@ fn a_catalogue_is_applied_whole_or_not_at_all() {
     assert_eq!(refused.status.code(), Some(1));
     says(
         &text(&refused.stderr),
-        &[&book, "dependencies.install.requires", "'ink'", &shelf, "compatibility.services", "'pen'"],
+        &[
+            &book,
+            "dependencies.install.requires",
+            "'ink'",
+            &shelf,
+            "defaults.services",
+            "service 'book' is the default",
+        ],
     );
     assert!(!cloud.good(&["catalogue", "list"]).contains("shelf"), "nothing of it was taken");
 
