@@ -90,20 +90,6 @@ impl Live {
         provider.into_iter().chain(automators).collect()
     }
 
-    /// The plugins that one of its tasks needs now.
-    pub fn plugins_of(&self, at: u32) -> Vec<String> {
-        let (Some(task), Some(verb)) = (self.plan.get(at as usize), self.verb(at)) else { return Vec::new() };
-        if verb.is_hardware() {
-            let provider = self.catalogue.providers.get(&self.cluster.provider);
-            return provider.map(|one| format!("provider {}", one.providertype)).into_iter().collect();
-        }
-        let automators = match (verb, self.nodes.get(&task.node)) {
-            (Verb::Bootstrap, Some(node)) => self.automators(self.services(node)),
-            _ => self.automators(std::slice::from_ref(&task.service)),
-        };
-        automators.into_iter().map(|name| format!("automator {name}")).collect()
-    }
-
     fn properties(&self, node: &NodeRecord) -> Map<String, Value> {
         let provider = &self.cluster.provider;
         let hardware = self.catalogue.hardwaretypes.get(&node.hardwaretype);

@@ -42,13 +42,6 @@ pub struct Said<'a> {
     pub holds: &'a [Claim],
 }
 
-/// What of a job is not for a provisioner.
-enum Refused {
-    All,
-    /// What needs one of these.
-    Plugins(BTreeSet<String>),
-}
-
 #[derive(Debug)]
 pub struct Desk {
     pub queue: Queue,
@@ -256,14 +249,7 @@ impl Desk {
     pub fn give(&mut self, name: &str, now: Timestamp, wall: Timestamp) -> Vec<Claim> {
         let Some(own) = self.workers.get(name).cloned() else { return Vec::new() };
         let refused = self.refused(name, now);
-        let lives = &self.lives;
-        let may = |job: &str, task: u32| match (refused.get(job), lives.get(job)) {
-            (Some(Refused::All), _) => false,
-            (Some(Refused::Plugins(others)), Some(live)) => {
-                !live.plugins_of(task).iter().any(|plugin| others.contains(plugin))
-            }
-            _ => true,
-        };
+        let may = |job: &str| !refused.contains(job);
         let mut given = Vec::new();
         for (tenant, workers) in own {
             let held = self.queue.held(name, tenant.as_str());
@@ -311,35 +297,23 @@ impl Desk {
         workers::barred(&needs, &able.map(|(name, hand)| (name.as_str(), &hand.plugins)).collect())
     }
 
-    /// What is not for a provisioner, because it lacks a plugin that another has, or that one may have who is away.
-    /// Where nobody can do a whole job, but some together can, each gets its part. What nobody will ever do is given to
-    /// whoever asks, who says so.
-    fn refused(&mut self, name: &str, now: Timestamp) -> BTreeMap<String, Refused> {
-        let Some(hand) = self.hands.get(name) else { return BTreeMap::new() };
-        let there: Vec<&Hand> = self.hands.values().filter(|hand| hand.capacity > 0).collect();
-        let mut refused = BTreeMap::new();
+    /// The jobs that are not for a provisioner, because it lacks a plugin that another has, or that one may have who
+    /// is away or is ending. Where nobody will, whoever is asked says so.
+    fn refused(&mut self, name: &str, now: Timestamp) -> BTreeSet<String> {
+        let Some(hand) = self.hands.get(name) else { return BTreeSet::new() };
+        let mut refused = BTreeSet::new();
         for (id, live) in &self.lives {
-            let is_able = |hand: &Hand| workers::can(&hand.plugins, &live.plugins);
-            if there.iter().copied().any(is_able) {
+            let is_able = |hand: &Hand| hand.capacity > 0 && workers::can(&hand.plugins, &live.plugins);
+            let is_refused = if self.hands.values().any(is_able) {
                 self.unable.remove(id);
-                if !is_able(hand) {
-                    refused.insert(id.clone(), Refused::All);
-                }
-                continue;
-            }
-            let has = |plugin: &String| there.iter().any(|hand| hand.plugins.contains(plugin));
-            if live.plugins.iter().all(has) {
-                self.unable.remove(id);
+                !is_able(hand)
             } else {
                 let since = *self.unable.entry(id.clone()).or_insert(now);
-                if self.is_some_away && now < since.plus_ms(PLUGIN_WAIT_MS) {
-                    refused.insert(id.clone(), Refused::All);
-                    continue;
-                }
+                self.is_some_away && now < since.plus_ms(PLUGIN_WAIT_MS)
+            };
+            if is_refused {
+                refused.insert(id.clone());
             }
-            let lacks = |plugin: &&String| !hand.plugins.contains(*plugin) && has(plugin);
-            let others = live.plugins.iter().filter(lacks).cloned().collect();
-            refused.insert(id.clone(), Refused::Plugins(others));
         }
         refused
     }

@@ -170,21 +170,3 @@ async fn a_job_waits_for_the_provisioner_that_has_its_plugins() {
     let _fake = Fake::resume(&world, away, able);
     gone(&user, "shop").await;
 }
-
-#[tokio::test]
-async fn provisioners_that_can_do_a_job_only_together_share_it() {
-    let world = World::new().await;
-    let user = world.user("mine", Role::Admin).await;
-    user.catalogue_write(&catalogue()).await.unwrap();
-    let (maker, doer) =
-        (ground(&["provider hosts", "automator other"]), ground(&["provider other", "automator shell"]));
-    let _maker = Fake::resume(&world, Fake::enroll(&world, "maker").await, maker.clone());
-    let _doer = Fake::resume(&world, Fake::enroll(&world, "doer").await, doer.clone());
-    user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
-    let made = settled(&user, "shop").await;
-    assert_eq!(made.status, ClusterStatus::Active, "{made:?}");
-    let is_of_maker = |told: &String| told.starts_with("CREATE") || told.starts_with("CONFIRM ");
-    let (maker, doer) = (maker.lock().unwrap(), doer.lock().unwrap());
-    assert!(maker.done.len() == 4 && maker.done.iter().all(is_of_maker), "{:?}", maker.done);
-    assert!(!doer.done.is_empty() && !doer.done.iter().any(is_of_maker), "{:?}", doer.done);
-}

@@ -7,9 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::graph::{Graph, Progress, Stage};
 
-/// Tasks of a job that are looked at for one that a holder may have.
-const LOOK_MAX: usize = 1_000;
-
 /// The right to do a task, given to one holder. The next one who gets the task has another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Claim {
@@ -254,17 +251,17 @@ impl Queue {
 
     /// Gives a holder up to `most` tasks of a lane. The jobs of a lane take turns.
     pub fn take(&mut self, lane: &str, holder: &str, most: usize, now: Timestamp) -> Vec<Claim> {
-        self.take_of(lane, holder, most, now, &|_, _| true)
+        self.take_of(lane, holder, most, now, &|_| true)
     }
 
-    /// The same, of those tasks of jobs that `may` lets it have; the others keep their turns.
+    /// The same, of those jobs that `may` lets it have; the others keep their turns.
     pub fn take_of(
         &mut self,
         lane: &str,
         holder: &str,
         most: usize,
         now: Timestamp,
-        may: &dyn Fn(&str, u32) -> bool,
+        may: &dyn Fn(&str) -> bool,
     ) -> Vec<Claim> {
         self.mature(now);
         let (Some(turns), Some(keeper)) = (self.turns.get_mut(lane), self.holders.get_mut(holder)) else {
@@ -276,18 +273,14 @@ impl Queue {
             && let Some(job) = turns.pop_front()
         {
             let Some(entry) = self.jobs.get_mut(&job) else { continue };
-            if entry.quiet_until > now {
+            if entry.quiet_until > now || !may(&job) {
                 quiet.push(job);
                 continue;
             }
-            if entry.is_paused || entry.ready.is_empty() {
+            if entry.is_paused {
                 continue;
             }
-            let Some(place) = entry.ready.iter().take(LOOK_MAX).position(|task| may(&job, *task)) else {
-                quiet.push(job);
-                continue;
-            };
-            if let Some(task) = entry.ready.remove(place)
+            if let Some(task) = entry.ready.pop_front()
                 && let Some(attempt) = entry.graph.hold(task)
             {
                 let claim = Claim { job: job.clone(), task, attempt, life: self.life };
@@ -419,12 +412,6 @@ impl Queue {
         later.into_iter().chain(holders).chain(claims).chain(quiet).min()
     }
 
-    /// What is being done of a job.
-    pub fn claims(&self, job: &str) -> Vec<Claim> {
-        let held = self.jobs.get(job).into_iter().flat_map(|entry| entry.claims.values());
-        held.map(|held| held.claim.clone()).collect()
-    }
-
     /// Whether somebody does a task under this claim.
     pub fn is_held(&self, claim: &Claim) -> bool {
         self.holder(claim).is_some()
@@ -441,6 +428,12 @@ impl Queue {
         let claims = self.holders.get(holder).into_iter().flat_map(|holder| &holder.claims);
         let own = claims.filter(|(job, _)| self.jobs.get(*job).is_some_and(|job| job.lane == lane));
         own.map(|(_, tasks)| tasks.len()).sum()
+    }
+
+    /// What is being done of a job.
+    pub fn claims(&self, job: &str) -> Vec<Claim> {
+        let held = self.jobs.get(job).into_iter().flat_map(|entry| entry.claims.values());
+        held.map(|held| held.claim.clone()).collect()
     }
 
     /// How many tasks a holder has in all.
@@ -525,7 +518,7 @@ mod tests {
         let mut queue = queue();
         queue.add("big", "acme", flat(3), LIMIT, None);
         queue.add("small", "acme", flat(2), LIMIT, None);
-        let taken = queue.take_of("acme", "p1", 9, at(0), &|job, _| job != "big");
+        let taken = queue.take_of("acme", "p1", 9, at(0), &|job| job != "big");
         assert!(taken.len() == 2 && taken.iter().all(|claim| claim.job == "small"), "{taken:?}");
         assert_eq!(queue.take("acme", "p2", 9, at(0)).len(), 3);
     }
