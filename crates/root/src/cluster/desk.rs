@@ -142,8 +142,8 @@ impl Desk {
         (stop, lost)
     }
 
-    /// Of jobs that a user ends, what is done on machines is stopped, and is over once nobody names it any more. Who
-    /// makes or deletes a machine is waited for: nobody could say what came of it.
+    /// Of jobs that a user ends, what is done on machines is stopped, and is over once nobody names it any more. For
+    /// making and deleting machines see [`Self::end`]: what came of it is not known.
     fn abort(&mut self, open: &[Claim], stop: &mut Vec<Claim>) {
         let aborted: Vec<String> =
             self.lives.iter().filter(|(_, live)| live.is_aborted()).map(|(id, _)| id.clone()).collect();
