@@ -88,6 +88,12 @@ impl Kept {
         })
     }
 
+    /// Where an instance is. A place on a node that was removed stays written down only for its generation: the next one
+    /// must be above it, also after a restart.
+    fn place(&self, id: &InstanceId) -> Option<&KeptPlace> {
+        self.places.get(id).filter(|place| !self.removed.contains_key(&place.child))
+    }
+
     /// Applies writes as the ledger would; for a simulated disk.
     pub fn apply(&mut self, writes: &[Write]) {
         for write in writes {
@@ -168,7 +174,7 @@ impl Core {
     pub fn new(name: Name, version: &str, config: ParentConfig, kept: Kept, now: Timestamp) -> Self {
         let (epoch, page_bytes) = (config.epoch, config.page_bytes);
         let mut parent = Parent::new(config);
-        for place in kept.places.values() {
+        for place in kept.places.keys().filter_map(|id| kept.place(id)) {
             parent.child_add(place.child.clone(), None, now);
         }
         for (node, mode) in &kept.modes {
@@ -184,7 +190,7 @@ impl Core {
         }
         let facts = parent.aggregate(name.clone(), version, None);
         // What has no place has no node that would speak of it: root hears at once how it is.
-        let touched = kept.assignments.keys().filter(|id| !kept.places.contains_key(*id)).cloned().collect();
+        let touched = kept.assignments.keys().filter(|id| kept.place(id).is_none()).cloned().collect();
         let inbox = Inbox::restore(kept.desired_at, kept.assignments.into_values());
         let child = Child::new(epoch, facts, inbox).paged(page_bytes);
         let (version, removed) = (version.to_owned(), kept.removed);
@@ -393,9 +399,8 @@ impl Core {
             ))
             .hint("drain it first, or remove it with force"));
         }
-        let held = self.parent.ids_on(&node);
-        let mut writes: Vec<Write> = held.iter().map(|id| Write::delete(format!("{PLACE}{id}"))).collect();
-        writes.extend([MODE, FORCE, LABEL].map(|prefix| Write::delete(format!("{prefix}{node}"))));
+        let mut writes: Vec<Write> =
+            [MODE, FORCE, LABEL].map(|prefix| Write::delete(format!("{prefix}{node}"))).into();
         writes.push(Write::put(format!("{REMOVED}{node}"), &name));
         Ok((Order::Remove { node, name: name.to_owned() }, writes))
     }
@@ -555,9 +560,9 @@ impl Core {
 
 /// Puts back an instance with the place that was kept of it, and its rest.
 fn restore(parent: &mut Parent, assignment: &Assignment, kept: &Kept) {
-    let place = kept.places.get(&assignment.id);
-    let last = place.map_or(assignment.generation, |place| place.generation);
-    let place = place.map(|p| Place { child: p.child.clone(), generation: p.generation });
+    let last = kept.places.get(&assignment.id).map_or(assignment.generation, |place| place.generation);
+    let place =
+        kept.place(&assignment.id).map(|p| Place { child: p.child.clone(), generation: p.generation });
     parent.restore(assignment.clone(), place, last);
     if let Some(rest) = kept.resting.get(&assignment.id) {
         parent.restore_rest(&assignment.id, rest.clone());

@@ -12,6 +12,12 @@ use crate::outbox::Outbox;
 /// A clock that is set back by less than this only makes leases a little longer.
 const CLOCK_BACK_MAX_MS: i64 = 1_000;
 
+/// A child that was heard beats more often than this. Where nobody did, of several, the parent is the one cut off.
+const SILENCE_MS: i64 = 5_000;
+
+/// A report raises the count of decisions to this at most: no child can end the numbers.
+const MINOR_LIFT_MAX: u64 = u32::MAX as u64;
+
 /// What a report or a lapse changed.
 #[derive(Debug, Default)]
 pub struct Fold {
@@ -177,6 +183,10 @@ impl Parent {
             self.members += 1;
             self.unstick();
         }
+        if std::mem::take(&mut self.deaf) {
+            // The others are about to be heard too.
+            self.leases_anew(now);
+        }
     }
 
     /// It stops in an orderly way: what it holds goes on there and stays its own for the time of a restart. It gets
@@ -206,6 +216,7 @@ impl Parent {
     /// Declares children lost whose lease lapsed; what they held waits for a new place.
     pub fn expire(&mut self, now: Timestamp) -> Fold {
         self.clock_check(now);
+        self.silence_check(now);
         let lost: Vec<ChildId> = self
             .children
             .iter()
@@ -235,14 +246,34 @@ impl Parent {
             return;
         }
         tracing::warn!(passed_ms, by = %self.config.by, "the clock jumped or this process stood still; fresh leases");
-        for state in self.children.values_mut().filter(|state| state.alive) {
-            state.deadline = now.plus_ms(if state.leaving { STOP_GRACE_MS } else { lease_ms });
-        }
+        self.leases_anew(now);
         let latest = now.plus_ms(avoid_ms);
         for Avoided { until, .. } in self.wants.values_mut().flat_map(|held| &mut held.avoid) {
             *until = latest.min(*until);
         }
         self.stuck_until = self.stuck_until.map(|until| latest.min(until));
+    }
+
+    fn leases_anew(&mut self, now: Timestamp) {
+        let lease_ms = self.config.leases.lease_ms;
+        for state in self.children.values_mut().filter(|state| state.alive) {
+            state.deadline = now.plus_ms(if state.leaving { STOP_GRACE_MS } else { lease_ms });
+        }
+    }
+
+    /// When nobody is heard any more, of several children at once, a cut of the parent's own link is likelier than the
+    /// death of all of them, and nobody is there to take what they hold: once, they get another lease.
+    fn silence_check(&mut self, now: Timestamp) {
+        if self.deaf || !self.children.values().any(|state| state.alive && state.deadline <= now) {
+            return;
+        }
+        let here = || self.children.values().filter(|state| state.alive && state.heard && !state.leaving);
+        if here().count() < 2 || here().any(|state| now.ms_since(state.last_seen) <= SILENCE_MS) {
+            return;
+        }
+        tracing::warn!(by = %self.config.by, "no child is heard any more; all get another lease");
+        self.deaf = true;
+        self.leases_anew(now);
     }
 
     /// Everything that does not wait for the child looks for another place.
@@ -321,7 +352,8 @@ impl Parent {
             .is_some_and(|place| place.child == *child && place.generation == seen.generation);
         if !holds {
             // It was once placed under a decision that is forgotten here: the next one must be above it.
-            if seen.generation.major == held.last.major {
+            let plausible = seen.generation.minor <= MINOR_LIFT_MAX;
+            if seen.generation.major == held.last.major && plausible {
                 held.last = held.last.max(seen.generation);
             }
             return false;

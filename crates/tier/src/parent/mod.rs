@@ -231,6 +231,8 @@ pub struct Parent {
     pub(crate) news: BTreeSet<InstanceId>,
     /// When leases were last looked at.
     pub(crate) looked: Option<Timestamp>,
+    /// Nobody was heard when leases lapsed, so everybody got another one.
+    pub(crate) deaf: bool,
     /// Grows when children come, go, or change what they are.
     pub(crate) members: u64,
 }
@@ -260,6 +262,7 @@ impl Parent {
             limits: HashMap::new(),
             news: BTreeSet::new(),
             looked: None,
+            deaf: false,
             members,
         }
     }

@@ -77,9 +77,7 @@ fn a_clock_that_jumps_kills_nobody_and_keeps_no_dead_ones() {
         assert!(parent.expire(after).changed.is_empty());
         assert!(parent.reports().iter().all(|report| report.alive), "{jump_ms}");
         pass(&mut parent, after, LEASE_MS, &[&alive]);
-        let lost: Vec<_> =
-            parent.reports().into_iter().filter(|report| !report.alive).map(|r| r.id).collect();
-        assert_eq!(lost, ["n2"], "{jump_ms}");
+        assert_eq!(lost(&parent), ["n2"], "{jump_ms}");
     }
 }
 
@@ -90,6 +88,39 @@ fn a_parent_that_stood_still_gives_everybody_a_fresh_lease() {
     parent.expire(START.plus_ms(1_000));
     assert!(!parent.expire(START.plus_ms(LEASE_MS + 1)).children_changed);
     assert!(parent.reports()[0].alive);
+}
+
+fn lost(parent: &Parent) -> Vec<String> {
+    parent.reports().into_iter().filter(|report| !report.alive).map(|report| report.id.to_string()).collect()
+}
+
+#[test]
+fn when_nobody_of_several_is_heard_all_get_one_more_lease() {
+    let mut parent = parent();
+    let (first, _second) = (Peer::join(&mut parent, "n1", 4), Peer::join(&mut parent, "n2", 4));
+    let cut = pass(&mut parent, START, LEASE_MS + 5_000, &[]);
+    assert!(lost(&parent).is_empty(), "the parent's own link may be the one that is cut");
+    // It was: the first is back, the other may take as long as a lease, and no longer.
+    let back = pass(&mut parent, cut, LEASE_MS - 1_000, &[&first]);
+    assert!(lost(&parent).is_empty());
+    let late = pass(&mut parent, back, 2_000, &[&first]);
+    assert_eq!(lost(&parent), ["n2"]);
+
+    // Alone, it is lost with its lease; and after two leases of silence several are too.
+    pass(&mut parent, late, LEASE_MS + 1_000, &[]);
+    assert_eq!(lost(&parent), ["n1", "n2"]);
+    let mut parent = tier_of_two();
+    let end = pass(&mut parent, START, 2 * LEASE_MS - 1_000, &[]);
+    assert!(lost(&parent).is_empty());
+    pass(&mut parent, end, 2_000, &[]);
+    assert_eq!(lost(&parent), ["n1", "n2"]);
+}
+
+fn tier_of_two() -> Parent {
+    let mut parent = parent();
+    Peer::join(&mut parent, "n1", 4);
+    Peer::join(&mut parent, "n2", 4);
+    parent
 }
 
 #[test]

@@ -224,6 +224,22 @@ fn a_removed_node_is_never_let_in_again() {
 }
 
 #[test]
+fn generations_go_on_after_a_node_was_removed_and_the_zone_began_anew() {
+    let mut world = World::new();
+    world.node("n1", 4);
+    world.tell(vec![assignment(1, |_| {})]);
+    let before = world.disk.places[&InstanceId::from_random(1)].generation;
+    let ordered = world.core.node_remove("n1", true);
+    world.order(ordered);
+    world.restart();
+    assert_eq!(world.place(1), None);
+    let second = world.node("n2", 4);
+    assert_eq!(world.place(1), Some(second));
+    let after = world.disk.places[&InstanceId::from_random(1)].generation;
+    assert!(after > before, "{after} is not above {before}");
+}
+
+#[test]
 fn an_order_that_is_not_kept_changes_nothing() {
     let mut world = World::new();
     let node = world.node("n1", 4);
