@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use object::Config;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tokio::io::AsyncWriteExt;
 
@@ -230,15 +231,19 @@ impl Drop for Mounted<'_> {
     }
 }
 
+/// A store over this folder that delivers when it stops, and not before.
+async fn patient(data: &Path) -> Bed {
+    let set = |config: &mut Config| {
+        config.data = data.to_owned();
+        config.log_every = NEVER;
+    };
+    Bed::start_with(set).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_delivers_the_lines_of_what_it_waits_for() {
     let data = tempfile::tempdir().unwrap();
-    let start = || {
-        Bed::start_with(|config| {
-            config.data = data.path().to_owned();
-            config.log_every = NEVER;
-        })
-    };
+    let start = || patient(data.path());
     let bed = start().await;
     prepare(&bed).await;
     let mut ids = ask(&bed, 3).await;
@@ -264,12 +269,7 @@ async fn a_stop_delivers_the_lines_of_what_it_waits_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_over_its_quota_loses_its_lines_alone() {
     let data = tempfile::tempdir().unwrap();
-    let start = || {
-        Bed::start_with(|config| {
-            config.data = data.path().to_owned();
-            config.log_every = NEVER;
-        })
-    };
+    let start = || patient(data.path());
     let bed = start().await;
     let poor = user("poor");
     for bucket in ["/its-box", "/its-logs"] {
@@ -299,12 +299,7 @@ async fn a_target_over_its_quota_loses_its_lines_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_made_anew_under_the_name_gets_no_lines() {
     let data = tempfile::tempdir().unwrap();
-    let start = || {
-        Bed::start_with(|config| {
-            config.data = data.path().to_owned();
-            config.log_every = NEVER;
-        })
-    };
+    let start = || patient(data.path());
     let bed = start().await;
     prepare(&bed).await;
     ask(&bed, 3).await;

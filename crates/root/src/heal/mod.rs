@@ -17,7 +17,6 @@ use store::Txn;
 use self::orphan::Orphans;
 use self::place::{Now, Places};
 use self::stuck::{Act, Heal, Stuck, Watcher};
-use crate::bootstrap::MAIN;
 use crate::cloud::{Cloud, Shared};
 use crate::duty;
 use crate::history::{self, Actor, Line};
@@ -101,7 +100,7 @@ async fn places_tell(cloud: &Cloud, snapshot: &Snapshot) -> Result<()> {
     if lines.is_empty() {
         return Ok(());
     }
-    let tenant = snapshot.tenant_by_name(MAIN).map(|tenant| tenant.id.clone());
+    let tenant = snapshot.operators();
     let mut txn = Txn::new();
     for (id, what, message) in lines {
         let name = snapshot.zone_name(&id).map(|name| name.to_string()).unwrap_or_default();

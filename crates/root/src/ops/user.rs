@@ -74,7 +74,7 @@ fn role_allowed(cloud: &Cloud, caller: &Caller, role: Role) -> Result<()> {
         )
         .at("role"));
     }
-    let main = cloud.state.snapshot().tenant_by_name(crate::bootstrap::MAIN).map(|tenant| tenant.id.clone());
+    let main = cloud.state.snapshot().operators();
     if role == Role::Operator && main.as_ref() != Some(&caller.tenant) {
         return Err(Error::invalid("operators belong to the tenant 'main'").at("role"));
     }

@@ -14,6 +14,7 @@ use model::{
     TenantId, TokenId, UserId, WorkloadId, ZoneId,
 };
 
+use crate::bootstrap::MAIN;
 use crate::cluster::record::{CallRecord, ClusterRecord, JobRecord, NodeRecord};
 use crate::resource::ResourceRecord;
 use crate::tables::{
@@ -156,6 +157,11 @@ impl Snapshot {
     pub fn tenant_by_name(&self, name: &str) -> Option<&Row<TenantRecord>> {
         let name: Name = name.parse().ok()?;
         self.tenants.get(self.tenant_names.get(&name)?)
+    }
+
+    /// The tenant in whose history stands what happens to the cloud itself.
+    pub fn operators(&self) -> Option<TenantId> {
+        self.tenant_by_name(MAIN).map(|tenant| tenant.id.clone())
     }
 
     pub fn user_by_name(&self, tenant: &TenantId, name: &Name) -> Option<&Row<UserRecord>> {

@@ -20,9 +20,11 @@ pub mod core;
 mod hosts;
 mod parent;
 mod relay;
+mod sign;
 mod vitals;
 
-pub use book::{Signer, StoreBook};
+pub use book::StoreBook;
+pub use sign::Signer;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
