@@ -9,6 +9,7 @@ use work::SystemClock;
 
 use crate::output::note;
 use crate::role::node::{self, Claims, Marks};
+use crate::terminal;
 use crate::up::{DATA_DEFAULT, LOCK_FILE, alone, context_forget, host_check};
 
 /// Mounts that are undone one after the other; there are never so many.
@@ -28,6 +29,9 @@ pub struct DownArgs {
     /// Also delete the data folder with everything in it.
     #[arg(long)]
     pub purge: bool,
+    /// Purge without asking. A terminal is asked; a script is taken at its word.
+    #[arg(long, requires = "purge")]
+    pub yes: bool,
 }
 
 /// Ends every instance and takes the network away. The records stay, so that the next start begins the
@@ -42,6 +46,12 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
     let parts = parts_in(&data)?;
     if parts.is_empty() && !is_part(&data) {
         bail!("{} is not the folder of a cloud, nor of a part of one; nothing is done to it", data.display());
+    }
+    if args.purge && !args.yes && terminal::interactive() {
+        let question = format!("Delete {} and everything in it?", data.display());
+        if !terminal::confirm(&question)? {
+            bail!("nothing was changed");
+        }
     }
     let _locks = locks(&data)?;
     // Whatever runs on a part holds its folder.

@@ -91,7 +91,7 @@ mod tests {
             }
             let more = upserts.len() < self.0.len();
             let at = Revision { epoch: 1, rev: upserts.len() as u64 };
-            Desired { base: None, at, upserts, removes: Vec::new(), more }
+            Desired { base: None, at, upserts, removes: Vec::new(), more, upto: more.then_some(at.rev) }
         }
     }
 

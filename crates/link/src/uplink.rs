@@ -253,6 +253,7 @@ mod tests {
             upserts: Vec::new(),
             removes: Vec::new(),
             more: false,
+            upto: None,
         }
     }
 

@@ -39,6 +39,10 @@ pub struct RevisionedSet<T> {
     /// name only with its last page.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
+    /// With a page that others follow: the newest revision there was when it was made. A whole set does not end before
+    /// it, whatever an older answer that comes late says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upto: Option<u64>,
 }
 
 pub type Desired = RevisionedSet<Assignment>;

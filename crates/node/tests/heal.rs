@@ -158,7 +158,14 @@ fn facts() -> Facts {
 }
 
 fn whole(rev: u64, upserts: Vec<Assignment>) -> Desired {
-    RevisionedSet { base: None, at: Revision { epoch: 1, rev }, upserts, removes: Vec::new(), more: false }
+    RevisionedSet {
+        base: None,
+        at: Revision { epoch: 1, rev },
+        upserts,
+        removes: Vec::new(),
+        more: false,
+        upto: None,
+    }
 }
 
 fn phase_told(service: &NodeService, id: &InstanceId) -> Option<(Phase, String)> {

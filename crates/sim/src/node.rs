@@ -220,6 +220,7 @@ impl World {
                 }
             }
             let generation = self.node(actor).containers[id].generation;
+            self.say(|| format!("{actor} holds {id} under {generation}"));
             self.checks.holds(id, generation, actor);
         }
         self.node_observe(actor, ids);

@@ -108,6 +108,7 @@ impl World {
             let folded = core.fold(now, BATCH);
             if !decided.is_empty() || !folded.is_empty() {
                 self.root.busy = true;
+                decided.iter().for_each(|(decision, _)| self.say_decided(ROOT, decision));
                 self.root_write(Pending { decided, folded });
             }
         }

@@ -222,6 +222,13 @@ impl World {
         self.rng.random_range(low..=high)
     }
 
+    pub fn say_decided(&self, actor: Actor, decision: &tier::Decision) {
+        let Some(place) = &decision.place else { return };
+        self.say(|| {
+            format!("{actor} puts {} on {} under {}", decision.id, actor_of(&place.child), place.generation)
+        });
+    }
+
     pub fn say(&self, text: impl FnOnce() -> String) {
         if self.trace {
             crate::report(&format!(

@@ -89,6 +89,7 @@ impl World {
     }
 
     pub fn zone_write(&mut self, actor: Actor, writes: Vec<Write>, decisions: Vec<Decision>) {
+        decisions.iter().for_each(|decision| self.say_decided(actor, decision));
         let zone = self.zone(actor);
         zone.writes += 1;
         let (write, life) = (zone.writes, zone.life);

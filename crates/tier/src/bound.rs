@@ -128,6 +128,7 @@ mod tests {
             upserts: vec![seen],
             removes: Vec::new(),
             more: false,
+            upto: None,
         };
         Observed { facts, set }
     }

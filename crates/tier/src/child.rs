@@ -161,6 +161,7 @@ impl Child {
                     upserts: Vec::new(),
                     removes: Vec::new(),
                     more: false,
+                    upto: None,
                 };
                 Some(Observed { facts: self.facts.clone(), set })
             }

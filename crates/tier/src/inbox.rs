@@ -23,12 +23,21 @@ pub struct Inbox<T> {
     /// The newest revision that was ever held, also while the whole set is asked for.
     newest: Option<Revision>,
     items: BTreeMap<InstanceId, T>,
-    /// While a whole set comes in pages: what they named so far. The rest goes with the last page.
-    named: Option<HashSet<InstanceId>>,
+    /// While a whole set comes in pages.
+    named: Option<Named>,
     /// First pages passed over since the last progress.
     passed_over: u32,
     /// The last set came from the past while the whole one was asked for: the sender must hear what it forgot.
     past: bool,
+}
+
+/// What the pages of a whole set named so far. The rest goes with the last page.
+#[derive(Debug, Clone)]
+struct Named {
+    keys: HashSet<InstanceId>,
+    /// The newest revision that a page or anything before it was made at. An answer of an earlier time may fit behind a
+    /// page and end before what changed since: the set ends here at the earliest.
+    upto: u64,
 }
 
 /// A repeated first page holds nothing new. When only such pages come, the sender means to begin anew.
@@ -114,13 +123,17 @@ impl<T: Keyed> Inbox<T> {
         fits?;
         self.passed_over = 0;
         if set.base.is_none() {
-            self.named = Some(HashSet::new());
+            let known = self.newest.filter(|newest| newest.epoch == set.at.epoch);
+            self.named = Some(Named { keys: HashSet::new(), upto: known.map_or(0, |known| known.rev) });
+        }
+        if let Some(named) = &mut self.named {
+            named.upto = named.upto.max(set.upto.unwrap_or(0));
         }
         let mut changed = Changed::default();
         for item in set.upserts {
             let key = item.key().clone();
             if let Some(named) = &mut self.named {
-                named.insert(key.clone());
+                named.keys.insert(key.clone());
             }
             if self.items.get(&key) != Some(&item) {
                 self.items.insert(key.clone(), item);
@@ -129,18 +142,18 @@ impl<T: Keyed> Inbox<T> {
         }
         for key in set.removes {
             if let Some(named) = &mut self.named {
-                named.remove(&key);
+                named.keys.remove(&key);
             }
             if self.items.remove(&key).is_some() {
                 changed.removed.push(key);
             }
         }
         if !set.more
-            && let Some(named) = self.named.take()
-            && named.len() < self.items.len()
+            && let Some(Named { keys, .. }) = self.named.take_if(|named| named.upto <= set.at.rev)
+            && keys.len() < self.items.len()
         {
             let dropped: Vec<InstanceId> =
-                self.items.keys().filter(|key| !named.contains(*key)).cloned().collect();
+                self.items.keys().filter(|key| !keys.contains(*key)).cloned().collect();
             dropped.iter().for_each(|key| drop(self.items.remove(key)));
             changed.removed.extend(dropped);
         }
@@ -287,6 +300,30 @@ mod tests {
     }
 
     #[test]
+    fn a_late_answer_does_not_end_a_whole_set() {
+        let mut outbox = Outbox::new(1);
+        for key in 0..3 {
+            outbox.upsert(item(key, 1));
+        }
+        let mut inbox = Inbox::default();
+        inbox.apply(outbox.since_within(None, 1).expect("a page")).expect("taken");
+        let late = outbox.since(inbox.have()).expect("the rest");
+        inbox.apply(late.clone()).expect("taken");
+        // The whole is asked for again, one of its items has changed since, and the old answer comes once more.
+        outbox.upsert(item(2, 2));
+        inbox.ask_whole();
+        inbox.apply(outbox.since_within(inbox.have(), 1).expect("a page")).expect("taken");
+        outbox.upsert(item(1, 2));
+        assert_eq!(inbox.apply(late).expect("it fits").removed, []);
+        assert_eq!(inbox.have_kept(), None, "the whole set has not come yet");
+        let mut removed = Vec::new();
+        while read(&outbox, &mut inbox, 1, &mut removed) {}
+        assert_eq!(removed, []);
+        assert!(agree(&outbox, &inbox));
+        assert_eq!(inbox.have_kept(), Some(outbox.at()));
+    }
+
+    #[test]
     fn a_late_first_page_does_not_undo_what_is_held() {
         let mut outbox = Outbox::new(1);
         for key in 0..3 {
@@ -313,6 +350,8 @@ mod tests {
         Read {
             page_bytes: usize,
         },
+        /// An answer of before comes once more, on the connection of before.
+        Late(usize),
         /// The reader starts again from its disk.
         Restart,
         /// The sender starts again with the same items.
@@ -325,46 +364,70 @@ mod tests {
             6 => (0u8..24, 0u64..3).prop_map(|(key, minor)| Step::Upsert(key, minor)),
             2 => (0u8..24).prop_map(Step::Remove),
             6 => (1usize..3000).prop_map(|page_bytes| Step::Read { page_bytes }),
+            3 => any::<usize>().prop_map(Step::Late),
             1 => Just(Step::Restart),
             1 => Just(Step::Reborn),
             1 => Just(Step::AskWhole),
         ]
     }
 
+    /// An answer on its way: it may come late, and twice.
+    fn take(
+        page: RevisionedSet<ObservedInstance>,
+        inbox: &mut Inbox<ObservedInstance>,
+        removed: &mut Vec<InstanceId>,
+    ) {
+        match inbox.apply(page) {
+            Ok(changed) => removed.extend(changed.removed),
+            Err(Refused::NeedWhole) => inbox.ask_whole(),
+            Err(Refused::Past) => {}
+        }
+    }
+
     fn read(
         outbox: &Outbox<ObservedInstance>,
         inbox: &mut Inbox<ObservedInstance>,
         page_bytes: usize,
+        removed: &mut Vec<InstanceId>,
     ) -> bool {
         let Some(page) = outbox.since_within(inbox.have(), page_bytes) else { return false };
-        if inbox.apply(page) == Err(Refused::NeedWhole) {
-            inbox.ask_whole();
-        }
+        take(page, inbox, removed);
         true
     }
 
     proptest! {
-        /// Whatever changes, however small the pages, and whoever starts again, both ends agree in the end.
+        /// Whatever changes, however small the pages, whoever starts again and whatever comes late: both ends agree in
+        /// the end, and what was there all the time is never dropped.
         #[test]
         fn pages_bring_both_ends_together(
             steps in proptest::collection::vec(step(), 1..300), page_bytes in 1usize..3000
         ) {
             let mut outbox = Outbox::new(1);
             let mut inbox = Inbox::default();
-            let mut epoch = 1;
+            let (mut epoch, mut sent) = (1, Vec::new());
+            let (mut ended, mut dropped) = (HashSet::new(), Vec::new());
             for step in steps {
                 match step {
                     Step::Upsert(key, minor) => {
                         outbox.upsert(item(key, minor));
                     }
                     Step::Remove(key) => {
+                        ended.insert(item(key, 0).id);
                         outbox.remove(item(key, 0).key());
                     }
                     Step::Read { page_bytes } => {
-                        read(&outbox, &mut inbox, page_bytes);
+                        if let Some(page) = outbox.since_within(inbox.have(), page_bytes) {
+                            sent.push(page.clone());
+                            take(page, &mut inbox, &mut dropped);
+                        }
                     }
+                    Step::Late(which) if !sent.is_empty() => {
+                        take(sent[which % sent.len()].clone(), &mut inbox, &mut dropped);
+                    }
+                    Step::Late(_) => {}
                     Step::Restart => {
                         inbox = Inbox::restore(inbox.have_kept(), inbox.iter().cloned().collect::<Vec<_>>());
+                        sent.clear();
                     }
                     Step::Reborn => {
                         epoch += 1;
@@ -378,11 +441,12 @@ mod tests {
                 }
             }
             let mut reads = 0;
-            while read(&outbox, &mut inbox, page_bytes) {
+            while read(&outbox, &mut inbox, page_bytes, &mut dropped) {
                 reads += 1;
                 prop_assert!(reads < 1000, "does not end");
             }
             prop_assert!(agree(&outbox, &inbox));
+            prop_assert!(dropped.iter().all(|key| ended.contains(key)), "dropped what was always there");
         }
 
         /// Whatever changes, and however often the reader looks, both ends agree in the end.

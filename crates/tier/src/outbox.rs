@@ -145,8 +145,14 @@ impl<T: Keyed> Outbox<T> {
 
     /// What changed after `base`, in the order it changed, so that a reader goes on from any page's end.
     fn page(&self, base: Option<Revision>, page_bytes: usize) -> RevisionedSet<T> {
-        let mut set =
-            RevisionedSet { base, at: self.at(), upserts: Vec::new(), removes: Vec::new(), more: false };
+        let mut set = RevisionedSet {
+            base,
+            at: self.at(),
+            upserts: Vec::new(),
+            removes: Vec::new(),
+            more: false,
+            upto: None,
+        };
         let mut bytes = 0;
         let mut last = base.map_or(0, |base| base.rev);
         for (&rev, key) in self.log.range(last + 1..) {
@@ -155,6 +161,7 @@ impl<T: Keyed> Outbox<T> {
             if bytes > page_bytes && !(set.upserts.is_empty() && set.removes.is_empty()) {
                 set.at = Revision { epoch: self.epoch, rev: last };
                 set.more = true;
+                set.upto = Some(self.rev);
                 break;
             }
             match item {

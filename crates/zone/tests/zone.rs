@@ -134,7 +134,7 @@ fn observed(facts: &Facts, rev: u64, upserts: Vec<ObservedInstance>) -> Observed
     let at = Revision { epoch: 1, rev };
     Observed {
         facts: facts.clone(),
-        set: RevisionedSet { base: None, at, upserts, removes: vec![], more: false },
+        set: RevisionedSet { base: None, at, upserts, removes: vec![], more: false, upto: None },
     }
 }
 
@@ -162,7 +162,14 @@ fn wanted(number: u128) -> Assignment {
 }
 
 fn from_root(rev: u64, upserts: Vec<Assignment>) -> Desired {
-    RevisionedSet { base: None, at: Revision { epoch: 1, rev }, upserts, removes: vec![], more: false }
+    RevisionedSet {
+        base: None,
+        at: Revision { epoch: 1, rev },
+        upserts,
+        removes: vec![],
+        more: false,
+        upto: None,
+    }
 }
 
 /// What a node is told that has nothing yet.
@@ -608,6 +615,7 @@ fn a_set_that_could_not_be_kept_leaves_nothing_behind() {
         upserts,
         removes,
         more: false,
+        upto: None,
     };
     core.desired(difference(2, vec![comes.clone()], vec![stays.id.clone()])).unwrap();
     let step = core.step(NOON);

@@ -97,7 +97,7 @@ impl ParentHandler for Parent {
             let at = *rev.wait_for(|rev| have != Some(*rev)).await.map_err(|_| Error::internal("gone"))?;
             let base = have.filter(|have| have.epoch == at.epoch);
             let removes = (0..at.rev).map(|n| InstanceId::from_random(n.into())).collect();
-            Ok(RevisionedSet { base, at, upserts: Vec::new(), removes, more: false })
+            Ok(RevisionedSet { base, at, upserts: Vec::new(), removes, more: false, upto: None })
         })
     }
 
@@ -369,6 +369,13 @@ pub fn observed(rev: u64) -> Observed {
     let at = Revision { epoch: 1, rev };
     Observed {
         facts,
-        set: RevisionedSet { base: None, at, upserts: Vec::new(), removes: Vec::new(), more: false },
+        set: RevisionedSet {
+            base: None,
+            at,
+            upserts: Vec::new(),
+            removes: Vec::new(),
+            more: false,
+            upto: None,
+        },
     }
 }

@@ -1,17 +1,23 @@
 //! Around every request: errors become problem details, headers that protect, counts and times.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use api::problem::{self, Problem};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Version};
 use axum::middleware::Next;
 use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use model::ErrorKind;
 
 use super::reply::Fault;
@@ -27,11 +33,15 @@ pub struct Matched {
 pub async fn outer(State(cloud): State<Shared>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let path = request.uri().path().to_owned();
+    let (request, unread) = watched(request);
     let mut response = next.run(request).await;
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         response = problem(response, fault, path);
     }
     protect(response.headers_mut());
+    if unread.is_some_and(|unread| unread.load(Ordering::Relaxed)) {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     let matched = response.extensions().get::<Matched>().copied();
     let Matched { method, route } = matched.unwrap_or(Matched { method: "", route: "unknown" });
     cloud.metrics.request(method, route, response.status().as_u16(), begun.elapsed());
@@ -70,5 +80,46 @@ fn protect(headers: &mut HeaderMap) {
         (CACHE_CONTROL, "no-store"),
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+}
+
+/// A body that says whether some of it was left unread.
+struct Watched {
+    body: Body,
+    unread: Arc<AtomicBool>,
+}
+
+/// HTTP/1 cannot go on behind a body that nobody read: its connection ends, and the client must be told.
+fn watched(request: Request) -> (Request, Option<Arc<AtomicBool>>) {
+    if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
+        return (request, None);
+    }
+    let unread = Arc::new(AtomicBool::new(true));
+    let (parts, body) = request.into_parts();
+    let body = Watched { body, unread: unread.clone() };
+    (Request::from_parts(parts, Body::new(body)), Some(unread))
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(polled, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.unread.store(false, Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -351,7 +351,10 @@ fn delete(look: &Look<'_>, plan: &mut Plan) {
     plan.deletes.extend(look.instances.iter().filter(|seen| !seen.going()).map(|seen| seen.id.clone()));
     plan.gone = look.instances.is_empty();
     let left = look.instances.len();
-    plan.say(WorkloadPhase::Deleting, (left > 0).then(|| format!("{left} instances are not gone yet")));
+    plan.say(
+        WorkloadPhase::Deleting,
+        (left > 0).then(|| format!("{} still to go", model::counted(left as u64, "instance"))),
+    );
     let status = &mut plan.state.status;
     (status.wanted, status.available, status.updated) = (0, 0, 0);
     status.next_run_at = None;

@@ -47,3 +47,32 @@ async fn a_store_that_went_away_is_told_in_health() {
     assert_eq!(world.admin.health().await.unwrap_err().kind, model::ErrorKind::Unavailable);
     assert!(world.admin.instance_list(&api::ListQuery::new()).await.is_ok(), "reads go on from memory");
 }
+
+/// The head of the answer to one request as it stands on the wire.
+async fn head_of(world: &World, request: String) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(world.running.addr).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
+        assert!(stream.read_buf(&mut answer).await.unwrap() > 0, "the connection ended before its answer");
+    }
+    String::from_utf8_lossy(&answer).to_lowercase()
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_read_ends_its_connection_and_says_so() {
+    let world = World::new().await;
+    let ask = |line: &str, length: usize, sent: &str| {
+        format!("{line} HTTP/1.1\r\nHost: here\r\nContent-Length: {length}\r\n\r\n{sent}")
+    };
+    for line in ["PUT /v1/nowhere", "PUT /v1/instances", "POST /v1/instances"] {
+        let head = head_of(&world, ask(line, 100_000, "{")).await;
+        assert!(head.contains("connection: close"), "{line}: {head}");
+    }
+    let login = ask("POST /v1/login", 2, "{}");
+    let head = head_of(&world, login).await;
+    assert!(head.starts_with("http/1.1 4") && !head.contains("connection: close"), "{head}");
+    let head = head_of(&world, "GET /v1/nowhere HTTP/1.1\r\nHost: here\r\n\r\n".into()).await;
+    assert!(!head.contains("connection: close"), "{head}");
+}

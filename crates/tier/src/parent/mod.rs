@@ -414,7 +414,7 @@ impl Parent {
         }
         match held.rest {
             _ if held.leaving.is_some() => assignment.run = Run::Gone,
-            Rest::Waking(_) => assignment.run = Run::Stopped,
+            Rest::Waking(_) if assignment.run == Run::Running => assignment.run = Run::Stopped,
             _ => {}
         }
         let child = place.child.clone();

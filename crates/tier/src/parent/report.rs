@@ -84,7 +84,9 @@ impl Parent {
             view.address = None;
         } else if let Some(why) = &held.leaving {
             view.message = Some(why.clone());
-        } else if let super::Rest::Waking(why) = &held.rest {
+        } else if let super::Rest::Waking(why) = &held.rest
+            && held.assignment.run == Run::Running
+        {
             view.phase = Phase::Pending;
             view.message = Some(why.clone());
             view.refused = held.starts_elsewhere();

@@ -110,8 +110,8 @@ impl Parent {
             return self.wake(id);
         }
         let (run, restarts) = held.asked();
+        self.queue_out(id);
         if run != Run::Gone {
-            self.queue_out(id);
             self.rest_set(id, Rest::Asleep(run, restarts));
         }
     }

@@ -92,6 +92,23 @@ fn a_start_takes_room_again_or_waits_on_its_place_and_says_why() {
 }
 
 #[test]
+fn what_waits_for_room_to_start_in_can_be_deleted() {
+    let (mut parent, mut node, mut first) = world(true);
+    let second = whole(2);
+    parent.want(second.clone());
+    decide(&mut parent, START);
+    for run in [Run::Running, Run::Gone] {
+        first.run = run;
+        parent.want(first.clone());
+        decide(&mut parent, START);
+    }
+    assert_eq!(told(&node, &mut parent, &first.id), Run::Gone);
+    node.follow(&mut parent, Phase::Gone, START);
+    assert!(parent.gone(&first.id));
+    assert_eq!(parent.view(&first.id).expect("seen").phase, Phase::Gone);
+}
+
+#[test]
 fn a_restart_begins_what_ended_again() {
     let (mut parent, mut node, mut first) = world(false);
     assert_eq!(parent.view(&first.id).expect("seen").phase, Phase::Exited);

@@ -81,7 +81,7 @@ impl World {
         let base = self.core.have();
         self.rev += 1;
         let at = Revision { epoch: 1, rev: self.rev };
-        let set = RevisionedSet { base, at, upserts, removes: Vec::new(), more: false };
+        let set = RevisionedSet { base, at, upserts, removes: Vec::new(), more: false, upto: None };
         let writes = self.core.desired(set).expect("applies");
         self.disk.apply(&writes);
         self.settle();
