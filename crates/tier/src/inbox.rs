@@ -1,11 +1,12 @@
 //! The receiving half of a replicated map.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use model::exchange::Revision;
 use model::{InstanceId, RevisionedSet};
 
 use crate::Keyed;
+use crate::shelf::Shelf;
 
 /// Why a set was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +23,7 @@ pub struct Inbox<T> {
     at: Option<Revision>,
     /// The newest revision that was ever held, also while the whole set is asked for.
     newest: Option<Revision>,
-    items: BTreeMap<InstanceId, T>,
+    items: Shelf<T>,
     /// While a whole set comes in pages.
     named: Option<Named>,
     /// First pages passed over since the last progress.
@@ -58,7 +59,7 @@ impl Changed {
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        Self { at: None, newest: None, items: BTreeMap::new(), named: None, passed_over: 0, past: false }
+        Self { at: None, newest: None, items: Shelf::default(), named: None, passed_over: 0, past: false }
     }
 }
 

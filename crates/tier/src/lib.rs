@@ -23,6 +23,7 @@ pub mod kept;
 pub mod ledger;
 mod outbox;
 mod parent;
+mod shelf;
 pub mod sync;
 mod way;
 

@@ -6,6 +6,7 @@ use model::exchange::Revision;
 use model::{InstanceId, RevisionedSet};
 
 use crate::Keyed;
+use crate::shelf::Shelf;
 
 /// Removals remembered for differences; past that a slow reader gets the whole map.
 const TOMBSTONES_MAX: usize = 65_536;
@@ -19,7 +20,7 @@ pub struct Outbox<T> {
     rev: u64,
     /// A reader behind this revision needs the whole map.
     floor: u64,
-    items: BTreeMap<InstanceId, (u64, T)>,
+    items: Shelf<(u64, T)>,
     /// Which key changed at which revision; a key stands here once, at its latest.
     log: BTreeMap<u64, InstanceId>,
     tombstones: BTreeMap<InstanceId, u64>,
@@ -34,7 +35,7 @@ impl<T: Keyed> Outbox<T> {
             epoch,
             rev: 0,
             floor: 0,
-            items: BTreeMap::new(),
+            items: Shelf::default(),
             log: BTreeMap::new(),
             tombstones: BTreeMap::new(),
             graves: BTreeMap::new(),

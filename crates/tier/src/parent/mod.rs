@@ -32,6 +32,7 @@ use placement::{Fleet, Level, Policy, Want};
 
 use crate::inbox::Inbox;
 use crate::outbox::{Outbox, PAGE_BYTES_MAX};
+use crate::shelf::Shelf;
 
 pub use children::Fold;
 pub use decide::Decision;
@@ -204,7 +205,7 @@ pub struct Parent {
     pub(crate) config: ParentConfig,
     pub(crate) fleet: Fleet,
     pub(crate) children: BTreeMap<ChildId, ChildState>,
-    pub(crate) wants: BTreeMap<InstanceId, Held>,
+    pub(crate) wants: Shelf<Held>,
     /// To be decided at the next chance: the highest priority first, then in order of id.
     pub(crate) waiting: BTreeSet<(Reverse<i32>, InstanceId)>,
     /// No child fits; tried again when the fleet changes or an avoided child may be asked again.
@@ -247,7 +248,7 @@ impl Parent {
             config,
             fleet,
             children: BTreeMap::new(),
-            wants: BTreeMap::new(),
+            wants: Shelf::default(),
             waiting: BTreeSet::new(),
             stuck: BTreeSet::new(),
             stuck_until: None,
