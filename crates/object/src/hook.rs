@@ -1,11 +1,11 @@
 //! Which addresses a webhook may have.
 //!
 //! Whoever may set events up in a bucket makes the store send requests. They must not reach what only the store's
-//! own machine can reach: its loopback, and the link-local addresses behind which clouds keep credentials. A store that
-//! itself listens on loopback serves its machine, whose users reach all that anyway; its instances, which come from
-//! elsewhere, do not.
+//! own machine can reach: its loopback, the services on its other addresses, and the link-local addresses behind which
+//! clouds keep credentials. A store that itself listens on loopback serves its machine, whose users reach all that anyway;
+//! its instances, which come from elsewhere, do not.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -14,6 +14,9 @@ use s3s::S3ErrorCode;
 use crate::fault::{Fault, Result};
 
 const CALL_WAIT: Duration = Duration::from_secs(10);
+/// Addresses of documentation (RFC 5737, RFC 3849), which no machine has.
+const NOBODY: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
 /// The address behind a target: a plain `http(s)://` one, or one that ends an ARN.
 pub fn address(arn: &str) -> Option<&str> {
@@ -41,25 +44,54 @@ pub fn side(listen: IpAddr, caller: Option<IpAddr>) -> IpAddr {
 /// Where a store listens whose machine is out of bounds.
 pub const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
-/// Whether a webhook may have this address, as far as it is no name.
+/// Whether a webhook may have this address, as far as it is no name but that of the machine itself.
 pub fn allows(url: &reqwest::Url, listen: IpAddr) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host.parse().map_or(true, |ip| is_allowed(ip, listen))
+    match host.parse() {
+        Ok(ip) => is_allowed(ip, listen),
+        Err(_) => listen.is_loopback() || !names_itself(host),
+    }
+}
+
+/// Whether a name is `localhost`, or one below it.
+fn names_itself(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 fn refused(why: &'static str) -> Fault {
     Fault::new(S3ErrorCode::InvalidArgument, why)
 }
 
-/// Asked of literal addresses when a target is set, and of every address a name stands for when it is called.
+/// Asked of literal addresses when a target is set and when it is called, and of every address a name stands for when it
+/// is called.
 fn is_allowed(ip: IpAddr, listen: IpAddr) -> bool {
     let ip = ip.to_canonical();
     let is_link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
-    let is_ours = ip.is_loopback() || ip.is_unspecified();
-    !is_link_local && !ip.is_multicast() && (!is_ours || listen.is_loopback())
+    if is_link_local || ip.is_multicast() {
+        return false;
+    }
+    listen.is_loopback() || !(ip.is_loopback() || ip.is_unspecified() || is_own(ip))
+}
+
+/// Whether one of the machine's interfaces has this address now: only such may be taken for a socket. Where the machine
+/// lets sockets take any address (`ip_nonlocal_bind`), it is the one that the machine would call itself from.
+fn is_own(ip: IpAddr) -> bool {
+    let binds = |ip: IpAddr| UdpSocket::bind((ip, 0)).is_ok();
+    let nobody = NOBODY[usize::from(ip.is_ipv6())];
+    if !binds(nobody) {
+        return binds(ip);
+    }
+    let any: IpAddr = if ip.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    // No packet goes out by this; the port does not matter.
+    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((ip, 9))?;
+        socket.local_addr()
+    });
+    from.is_ok_and(|from| from.ip() == ip)
 }
 
 /// Calls webhooks: follows no redirects, and no names that lead where they may not.
@@ -131,6 +163,40 @@ mod tests {
         for never in ["http://169.254.169.254/latest", "http://[fe80::1]/", "http://224.0.0.1/"] {
             assert!(!verdict(never, "127.0.0.1"), "{never}");
         }
-        assert!(verdict("http://10.0.0.7/", "0.0.0.0"), "webhooks live in private networks");
+        assert!(verdict("http://203.0.113.7/", "0.0.0.0"));
+        for name in ["http://localhost:1/", "http://LOCALHOST./", "http://web.localhost/"] {
+            assert!(verdict(name, "127.0.0.1"), "{name}");
+            assert!(!verdict(name, "0.0.0.0"), "{name}");
+        }
+        assert!(verdict("http://localhost.example.org/", "0.0.0.0"));
+    }
+
+    #[test]
+    fn the_addresses_of_interfaces_are_the_machines_own() {
+        let out = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        assert!(is_own("127.0.0.7".parse().expect("an address")));
+        assert!(!is_own("203.0.113.7".parse().expect("an address")));
+        // A machine without any network has none.
+        if out.connect("203.0.113.7:9").is_err() {
+            return;
+        }
+        let own = out.local_addr().expect("an address").ip();
+        let target = format!("http://{}/", SocketAddr::new(own, 7700));
+        assert!(check(&target, "127.0.0.1".parse().expect("an address")).is_ok());
+        assert!(check(&target, "0.0.0.0".parse().expect("an address")).is_err(), "{target}");
+        assert!(
+            check(&target, side("127.0.0.1".parse().expect("an address"), Some(own))).is_err(),
+            "{target}"
+        );
+    }
+
+    #[tokio::test]
+    async fn names_lead_to_no_address_of_the_machine() {
+        let found = |listen: IpAddr| async move {
+            let name: Name = "localhost".parse().expect("a name");
+            Names { listen }.resolve(name).await.is_ok()
+        };
+        assert!(found("127.0.0.1".parse().expect("an address")).await);
+        assert!(!found(STRANGER).await);
     }
 }

@@ -300,11 +300,26 @@ pub async fn run(service: Service, stop: CancellationToken) {
 struct Clients {
     near: reqwest::Client,
     far: reqwest::Client,
+    listen: std::net::IpAddr,
 }
 
 impl Clients {
     fn new(service: &Service) -> reqwest::Result<Self> {
-        Ok(Self { near: hook::client(service.config.listen.ip())?, far: hook::client(hook::STRANGER)? })
+        let listen = service.config.listen.ip();
+        Ok(Self { near: hook::client(listen)?, far: hook::client(hook::STRANGER)?, listen })
+    }
+
+    /// An address that has become the machine's own since it was set is not called either.
+    async fn call(&self, event: &Waiting) -> std::result::Result<(), String> {
+        let (client, listen) =
+            if event.far { (&self.far, hook::STRANGER) } else { (&self.near, self.listen) };
+        let url: reqwest::Url = event.to.parse().map_err(|_| "it is no address".to_owned())?;
+        if !hook::allows(&url, listen) {
+            return Err("it is an address that webhooks may not have".into());
+        }
+        let call = client.post(url).header("content-type", "application/json").body(event.body.clone());
+        let answer = call.send().await.and_then(reqwest::Response::error_for_status);
+        answer.map(|_| ()).map_err(|error| error.to_string())
     }
 }
 
@@ -362,10 +377,8 @@ async fn deliver(service: &Service, clients: &Clients, queue: Mark) -> Result<De
             done.push(name);
             continue;
         };
-        let client = if event.far { &clients.far } else { &clients.near };
-        let call = client.post(&event.to).header("content-type", "application/json").body(event.body).send();
-        if let Err(error) = call.await.and_then(reqwest::Response::error_for_status) {
-            tracing::warn!(target = event.to, %error, "an event was not taken");
+        if let Err(error) = clients.call(&event).await {
+            tracing::warn!(target = event.to, error, "an event was not taken");
             failed = true;
             if now - event.at <= KEPT.as_millis() as i64 {
                 break;
