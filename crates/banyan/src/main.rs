@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         }
     };
     if is_role {
+        sal::files_raise();
         runtime.spawn(settle());
     }
     let outcome = runtime.block_on(cli::run(cli));

@@ -124,6 +124,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 /// Runs until it is told to stop; instances go on without it.
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
+    sal::files_raise();
     host_check(args.oci_runtime.is_some())?;
     let data = args.data.clone().unwrap_or_else(|| PathBuf::from(DATA_DEFAULT));
     let (_alone, _claims, data) = hold(&args, &data)?;

@@ -124,6 +124,8 @@ pub const RENEW_RETRY_PART: i64 = 10;
 /// How often a certificate is looked at, at most and at least.
 pub const RENEW_LOOK_MIN: Duration = Duration::from_secs(1);
 pub const RENEW_LOOK_MAX: Duration = Duration::from_secs(3600);
+/// How often one that has expired is tried.
+pub const RENEW_EXPIRED: Duration = Duration::from_secs(60);
 /// Removals that a listener has not heard of yet; it asks about every request all the same.
 pub const KICKS_MAX: usize = 256;
 /// Addresses of one parent.

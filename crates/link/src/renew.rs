@@ -9,7 +9,7 @@ use work::{Clock, SystemClock};
 
 use crate::ca::Issuer;
 use crate::enroll::certify;
-use crate::limits::{RENEW_LEFT_PART, RENEW_LOOK_MAX, RENEW_LOOK_MIN, RENEW_RETRY_PART};
+use crate::limits::{RENEW_EXPIRED, RENEW_LEFT_PART, RENEW_LOOK_MAX, RENEW_LOOK_MIN, RENEW_RETRY_PART};
 use crate::wallet::Wallet;
 
 /// Keeps one wallet fresh.
@@ -29,8 +29,15 @@ impl Renewal {
             let pause = match self.step(SystemClock.now()).await {
                 Ok(pause) => pause,
                 Err(error) => {
-                    tracing::warn!(identity = %self.wallet.identity(), %error, "a certificate was not renewed");
-                    retry_in(self.wallet.until(), SystemClock.now())
+                    let now = SystemClock.now();
+                    let over = self.wallet.until().is_ok_and(|until| until <= now);
+                    let identity = self.wallet.identity();
+                    if over {
+                        tracing::error!(%identity, %error, "the certificate has expired: join again with a new token");
+                    } else {
+                        tracing::warn!(%identity, %error, "a certificate was not renewed");
+                    }
+                    retry_in(self.wallet.until(), now)
                 }
             };
             tokio::time::sleep(pause).await;
@@ -75,9 +82,12 @@ fn look_in(due: Timestamp, now: Timestamp) -> Duration {
     Duration::from_millis(ms).clamp(RENEW_LOOK_MIN, RENEW_LOOK_MAX)
 }
 
-/// The nearer the end, the sooner it is tried again.
+/// The nearer the end, the sooner it is tried again. After it only a clock that is put right can help.
 fn retry_in(until: Result<Timestamp>, now: Timestamp) -> Duration {
     let left = until.map_or(0, |until| until.ms_since(now));
+    if left <= 0 {
+        return RENEW_EXPIRED;
+    }
     let ms = u64::try_from(left / RENEW_RETRY_PART).unwrap_or(0);
     Duration::from_millis(ms).clamp(RENEW_LOOK_MIN, RENEW_LOOK_MAX)
 }
@@ -111,6 +121,7 @@ mod tests {
         assert_eq!(look_in(due, due.plus_ms(-5_000)), Duration::from_secs(5));
         assert_eq!(look_in(due, until), RENEW_LOOK_MIN, "a clock that jumped ahead");
         assert_eq!(retry_in(Ok(until), until.plus_ms(-100_000)), Duration::from_secs(10));
-        assert_eq!(retry_in(Ok(until), until.plus_ms(1)), RENEW_LOOK_MIN);
+        assert_eq!(retry_in(Ok(until), until.plus_ms(-1)), RENEW_LOOK_MIN);
+        assert_eq!(retry_in(Ok(until), until.plus_ms(1)), RENEW_EXPIRED);
     }
 }

@@ -107,12 +107,17 @@ const fn yes() -> bool {
 #[serde(deny_unknown_fields)]
 pub struct Spread {
     pub group: String,
-    /// The node label whose values are the domains; each node is its own domain when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The node label whose values are the domains; each node is its own domain when absent, or `node`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "domain_read")]
     pub by: Option<String>,
     /// With this, the difference between the fullest and the emptiest domain may never exceed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_skew: Option<u32>,
+}
+
+/// `by: node` is what spreads without a label do.
+fn domain_read<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.filter(|by| by != "node"))
 }
 
 /// A wish or demand to share a node with, or keep off nodes with, instances carrying `label=value`.
@@ -303,6 +308,14 @@ mod tests {
             r#"{"latency":[{"place":"root","max_ms":9},{"place":"zone","max_ms":9}]}"#,
             &["latency[0].place", "latency[1].place"],
         );
+    }
+
+    #[test]
+    fn nodes_are_domains_with_and_without_a_word() {
+        for by in ["", r#","by":"node""#, r#","by":null"#] {
+            let spread: Spread = serde_json::from_str(&format!(r#"{{"group":"web"{by}}}"#)).expect("reads");
+            assert_eq!(spread.by, None);
+        }
     }
 
     #[test]

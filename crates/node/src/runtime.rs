@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use model::exchange::{Assignment, Run};
 use model::{
-    Arch, Bytes, Error, Generation, ImageId, ImageManifest, InstanceId, InstanceSpec, Platform, Result,
-    TenantId,
+    Arch, Bytes, Error, ErrorKind, Generation, ImageId, ImageManifest, InstanceId, InstanceSpec, Platform,
+    Result, TenantId,
 };
 use serde_json::{Value, json};
 
@@ -40,6 +40,15 @@ pub async fn probe(config: &EngineConfig, cgroups: &Cgroups) -> Result<RuntimeCa
             Ok(call) => {
                 tracing::info!(runtime = %call.program.display(), hides_cgroup2 = call.hide.is_some(), "OCI runtime found");
                 return Ok(call);
+            }
+            Err(error) if error.kind == ErrorKind::OutOfSpace => {
+                let folder = config.data.display();
+                return Err(Error::new(
+                    error.kind,
+                    format!("the disk of {folder} is full: no container can start"),
+                )
+                .hint("make room on it, and start again")
+                .because(error));
             }
             Err(error) => complaints.push(format!("{}: {error}", name.display())),
         }

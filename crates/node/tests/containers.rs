@@ -68,7 +68,7 @@ async fn process_settings(runtime: &str) {
     let world = World::new(runtime);
     let engine = world.engine().await;
     let script = "id -u; id -g; id -G; pwd; hostname; echo $FROM_IMAGE $MINE $HOME; cat /etc/hostname; \
-                  grep -c web-1 /etc/hosts; test -f /etc/resolv.conf && echo resolv; ls /proc/self/fd | wc -l";
+                  grep -c web-1 /etc/hosts; test -f /etc/resolv.conf && echo resolv; ls /proc/self/fd | wc -l; ulimit -Sn";
     let mut wanted = assignment(1, script);
     std::sync::Arc::make_mut(&mut wanted.spec).user = Some("web".into());
     std::sync::Arc::make_mut(&mut wanted.spec).workdir = Some("/srv/deep".into());
@@ -78,7 +78,7 @@ async fn process_settings(runtime: &str) {
     let text = logs(&engine, &wanted.id, false, None).await;
     assert_eq!(seen.exit_code, Some(0), "{text}");
     // Standard streams and the descriptor that lists them: nothing of ours leaks in.
-    assert_eq!(text, "33\n44\n44 50\n/srv/deep\nweb-1\nyes a b /srv\nweb-1\n1\nresolv\n4\n");
+    assert_eq!(text, "33\n44\n44 50\n/srv/deep\nweb-1\nyes a b /srv\nweb-1\n1\nresolv\n4\n1024\n");
     world.end(engine).await;
 }
 

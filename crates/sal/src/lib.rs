@@ -9,7 +9,7 @@
 //! that formats of hardware that is not at hand are tested with fixture trees.
 //!
 //! Reading order: [`facts`], [`gpu`], [`nic`], [`cgroup`], [`usage`],
-//! [`process`], [`program`], [`folder`], [`claim`], [`memory`].
+//! [`process`], [`program`], [`folder`], [`claim`], [`memory`], [`reserve`].
 
 pub mod cgroup;
 pub mod claim;
@@ -20,6 +20,7 @@ pub mod memory;
 pub mod nic;
 pub mod process;
 pub mod program;
+pub mod reserve;
 pub mod usage;
 
 pub use cgroup::{CgroupMode, CgroupMounts};
@@ -29,8 +30,9 @@ pub use folder::folder_private;
 pub use gpu::{Gpu, GpuVendor};
 pub use memory::program_release;
 pub use nic::Nic;
-pub use process::{process_alive, process_rss, process_start_time, process_watch};
+pub use process::{files_max, files_raise, process_alive, process_rss, process_start_time, process_watch};
 pub use program::{Missing, missing_programs, missing_sentence, program_find};
+pub use reserve::Reserve;
 pub use usage::{HostUsage, UsageMeter};
 
 use std::path::Path;

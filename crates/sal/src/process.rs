@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 
 use model::{Bytes, Error, Result};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 
 /// When the process started, in clock ticks since boot, or nothing when there is none.
 pub fn process_start_time(pid: u32) -> Option<u64> {
@@ -59,6 +59,19 @@ fn stat_parse(stat: &str) -> Option<Stat> {
     Some(Stat { state, start_time: fields.nth(18).and_then(|time| time.parse().ok()) })
 }
 
+/// How many files this process may have open when it asks for all that it may.
+pub fn files_max() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
+}
+
+/// As many open files as this process may have; shells and service managers give much less unasked. Connections of strangers
+/// must not be what ends them.
+pub fn files_raise() {
+    let limit = getrlimit(Resource::Nofile);
+    // A limit that cannot be raised is as it was.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -87,6 +100,13 @@ mod tests {
         child.wait().unwrap();
         assert!(!process_alive(child.id(), start));
         assert_eq!(process_start_time(child.id()), None);
+    }
+
+    #[test]
+    fn as_many_files_may_be_open_as_this_process_may_have() {
+        files_raise();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use model::{Error, ErrorKind, Result, Timestamp};
 use redb::{Database, ReadableDatabase, TableDefinition};
+use sal::Reserve;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -38,6 +39,8 @@ pub struct Ledger(Arc<Inner>);
 
 struct Inner {
     path: PathBuf,
+    /// So that also on a full disk a deletion can be kept.
+    reserve: Reserve,
     /// Absent while it could not be opened again.
     database: RwLock<Option<Database>>,
 }
@@ -45,9 +48,10 @@ struct Inner {
 impl Ledger {
     pub fn open(path: &Path) -> Result<Self> {
         let database = database_open(path)?;
+        let reserve = Reserve::of(path.parent().unwrap_or(Path::new(".")));
         // It holds what instances were given, such as their environment.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(FILE_MODE))?;
-        Ok(Self(Arc::new(Inner { path: path.to_owned(), database: RwLock::new(Some(database)) })))
+        Ok(Self(Arc::new(Inner { path: path.to_owned(), reserve, database: RwLock::new(Some(database)) })))
     }
 
     /// Starts a new life: a number larger than in every earlier one, also than in those that a file knows nothing of
@@ -89,7 +93,7 @@ impl Ledger {
         if writes.is_empty() {
             return Ok(());
         }
-        self.with("write", "transaction", |database| {
+        let write = |database: &Database| {
             let txn = database.begin_write()?;
             {
                 let mut table = txn.open_table(TABLE)?;
@@ -102,7 +106,20 @@ impl Ledger {
                 }
             }
             Ok(txn.commit()?)
-        })
+        };
+        let once = || self.with("write", "transaction", write);
+        let done = match once() {
+            Err(error) if error.kind == ErrorKind::OutOfSpace && self.0.reserve.free() => {
+                let path = self.0.path.display();
+                tracing::warn!(%path, "the disk is full: the room that was kept for the ledger is used now");
+                once()
+            }
+            done => done,
+        };
+        if done.is_ok() {
+            self.0.reserve.make();
+        }
+        done
     }
 
     /// Does the work, once more after opening the file again: the database refuses everything after a failed
@@ -196,10 +213,10 @@ mod tests {
     struct Small(tempfile::TempDir);
 
     impl Small {
-        fn new() -> Self {
+        fn new(mib: u32) -> Self {
             let dir = tempfile::tempdir().expect("temp dir");
             let mut mount = std::process::Command::new("mount");
-            let mount = mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(dir.path());
+            let mount = mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs"]).arg(dir.path());
             assert!(mount.status().expect("mount, of the package mount").success(), "run the tests as root");
             Self(dir)
         }
@@ -213,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_was_full_for_a_while_does_not_stop_it_for_good() {
-        let small = Small::new();
+        let small = Small::new(4);
         let path = small.0.path().join("ledger");
         let ledger = Ledger::open(&path).expect("opens");
         assert_eq!(std::fs::metadata(&path).expect("is there").permissions().mode() & 0o777, FILE_MODE);
@@ -233,6 +250,25 @@ mod tests {
         drop(ledger);
         let ledger = Ledger::open(&path).expect("reopens");
         assert_eq!(ledger.get::<u64>("after").expect("reads"), Some(2));
+    }
+
+    #[test]
+    fn a_full_disk_still_takes_what_makes_room() {
+        let small = Small::new(40);
+        let path = small.0.path().join("ledger");
+        let ledger = Ledger::open(&path).expect("opens");
+        let large = "x".repeat(1 << 20);
+        ledger.commit(vec![Write::put("large".into(), &large)]).expect("commits");
+        let _ = std::fs::write(small.0.path().join("filler"), vec![0; 40 << 20]);
+        // More than the file has room for inside.
+        ledger
+            .commit(vec![Write::put("more".into(), &large), Write::delete("large".into())])
+            .expect("commits");
+        assert!(!small.0.path().join("reserve").exists());
+        drop(ledger);
+        let ledger = Ledger::open(&path).expect("reopens");
+        assert_eq!(ledger.get::<String>("more").expect("reads"), Some(large));
+        assert!(!small.0.path().join("reserve").exists(), "there is no room for another reserve");
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub struct NodeRole {
 impl NodeRole {
     pub async fn start(options: NodeOptions, token: Option<EnrollToken>, clock: SharedClock) -> Result<Self> {
         sal::folder_private(&options.data)?;
+        room_make(&options.data);
         let credentials = credentials(&options.data, &options.zone, token, &options.name).await?;
         let me = Wallet::from(credentials);
         let uplink = match &options.broker {
@@ -215,6 +216,7 @@ fn taken_error(word: &str, name: &str, holder: &Holder) -> Error {
 /// asked for: the next start makes it true again.
 pub async fn clear(data: &Path, name: Name, marks: &Marks, clock: SharedClock) -> Result<usize> {
     let Marks { bridge: bridge_name, cgroup_parent } = marks;
+    room_make(data);
     let bridge = bridge(bridge_name, data, &[]).await?;
     let layers = LayerStore::open(data.join("layers"), Arc::new(NoFetch))?;
     let mut config = EngineConfig::new(data.join("engine"), name);
@@ -233,6 +235,13 @@ pub async fn clear(data: &Path, name: Name, marks: &Marks, clock: SharedClock) -
         cgroups.parent_remove();
     }
     Ok(count)
+}
+
+/// On a full disk nothing could start, and what runs could not be ended.
+fn room_make(data: &Path) {
+    if sal::reserve::way_make(data) {
+        tracing::warn!(folder = %data.display(), "the disk is full: the room that was kept is used now");
+    }
 }
 
 /// Nothing is fetched where everything goes.

@@ -13,6 +13,10 @@ use crate::cgroup::Cgroups;
 use crate::dir::InstanceDir;
 use crate::network::{Attachment, Netns};
 
+/// Files that a program may have open, whatever the node itself may: the usual number, and what it may ask for. Some old
+/// programs go through all numbers one by one.
+const FILES_SOFT: u64 = 1024;
+const FILES_HARD: u64 = 524_288;
 const CPU_PERIOD_US: u64 = 100_000;
 const CPU_QUOTA_MIN_US: u64 = 1_000;
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -62,6 +66,7 @@ pub fn config(
     let args = command(assignment)?;
     let memory =
         i64::try_from(spec.memory.0).map_err(|_| Error::invalid("memory is too large").at("memory"))?;
+    let files = FILES_HARD.min(sal::files_max());
     let mut limits = json!({ "limit": memory });
     if cgroups.swap_accounted {
         limits["swap"] = json!(memory);
@@ -93,6 +98,7 @@ pub fn config(
             "cwd": spec.workdir.as_deref().or(assignment.image.workdir.as_deref()).filter(|d| d.starts_with('/')).unwrap_or("/"),
             "noNewPrivileges": true,
             "capabilities": { "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES },
+            "rlimits": [{ "type": "RLIMIT_NOFILE", "soft": FILES_SOFT.min(files), "hard": files }],
         },
         "root": { "path": "rootfs", "readonly": false },
         "hostname": assignment.name.as_str(),

@@ -287,7 +287,7 @@ impl Parent {
         let held = self.wants.get(id).filter(|held| held.available())?;
         let Some(group) = group else {
             let alone =
-                |id: &&InstanceId| self.wants.get(*id).is_some_and(|held| held.assignment.group.is_none());
+                |id: &&InstanceId| self.wants.get(id).is_some_and(|held| held.assignment.group.is_none());
             return self.movers.iter().find(alone).map(|_| "moves after the one before it".to_owned());
         };
         if !self.config.children_are_zones {

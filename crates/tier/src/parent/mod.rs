@@ -328,6 +328,8 @@ impl Parent {
         let Some(held) = self.wants.get_mut(&id) else { return };
         held.last = last;
         if let Some(place) = place {
+            // While it has a place, only that place can say that it is gone.
+            held.gone = false;
             self.put(&id, place, false);
         }
     }

@@ -38,6 +38,23 @@ fn pass(parent: &mut Parent, from: Timestamp, ms: i64, alive: &[&Peer]) -> Times
 }
 
 #[test]
+fn what_was_being_deleted_is_there_after_a_restart_until_its_child_says_gone() {
+    let mut parent = parent();
+    let mut node = Peer::join(&mut parent, "n1", 4);
+    let going = assignment(1, Run::Gone);
+    let generation = Generation { major: going.generation.major, minor: 1 };
+    let place = tier::Place { child: node.id.clone(), generation };
+    parent.restore(going.clone(), Some(place), generation);
+    assert!(!parent.gone(&going.id), "its place has not said so");
+    node.follow(&mut parent, Phase::Gone, START);
+    assert!(parent.gone(&going.id));
+    // What never had a place is gone with the wish.
+    let nowhere = assignment(2, Run::Gone);
+    parent.restore(nowhere.clone(), None, nowhere.generation);
+    assert!(parent.gone(&nowhere.id));
+}
+
+#[test]
 fn what_waits_for_a_lost_place_goes_on_when_it_is_heard_again() {
     let mut parent = parent();
     let mut first = Peer::join(&mut parent, "n1", 4);
