@@ -2,6 +2,7 @@
 
 pub mod amend;
 mod cors;
+pub mod document;
 mod host;
 mod method;
 mod slow;
@@ -331,7 +332,7 @@ impl Edge {
             Ok(req) => req,
             Err(fault) => return close(refused(fault)?),
         };
-        let response = self.s3.call(req).await?;
+        let response = self.s3.call(document::keep(req)).await?;
         let response = amend::blame_client(response, too_long).await?;
         if of_tokens { Ok(Sts::in_its_form(response).await) } else { amend::plain_etag(response).await }
     }

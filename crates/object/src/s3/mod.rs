@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};
 
+use crate::http::document::known;
 use crate::service::Service;
 
 type Req<T> = S3Request<T>;
@@ -75,7 +76,7 @@ impl S3 for Service {
     }
 
     async fn delete_objects(&self, req: Req<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
-        delete::delete_objects(self, req).await
+        delete::delete_objects(self, known(req)?).await
     }
 
     async fn list_objects(&self, req: Req<ListObjectsInput>) -> Answer<ListObjectsOutput> {
@@ -144,7 +145,7 @@ impl S3 for Service {
         &self,
         req: Req<PutObjectLockConfigurationInput>,
     ) -> Answer<PutObjectLockConfigurationOutput> {
-        lock::put_object_lock_configuration(self, req).await
+        lock::put_object_lock_configuration(self, known(req)?).await
     }
 
     async fn get_object_retention(
@@ -158,7 +159,7 @@ impl S3 for Service {
         &self,
         req: Req<PutObjectRetentionInput>,
     ) -> Answer<PutObjectRetentionOutput> {
-        lock::put_object_retention(self, req).await
+        lock::put_object_retention(self, known(req)?).await
     }
 
     async fn get_object_legal_hold(
@@ -172,7 +173,7 @@ impl S3 for Service {
         &self,
         req: Req<PutObjectLegalHoldInput>,
     ) -> Answer<PutObjectLegalHoldOutput> {
-        lock::put_object_legal_hold(self, req).await
+        lock::put_object_legal_hold(self, known(req)?).await
     }
 
     async fn get_bucket_acl(&self, req: Req<GetBucketAclInput>) -> Answer<GetBucketAclOutput> {
@@ -180,7 +181,7 @@ impl S3 for Service {
     }
 
     async fn put_bucket_acl(&self, req: Req<PutBucketAclInput>) -> Answer<PutBucketAclOutput> {
-        acl::put_bucket_acl(self, req).await
+        acl::put_bucket_acl(self, known(req)?).await
     }
 
     async fn get_object_acl(&self, req: Req<GetObjectAclInput>) -> Answer<GetObjectAclOutput> {
@@ -188,7 +189,7 @@ impl S3 for Service {
     }
 
     async fn put_object_acl(&self, req: Req<PutObjectAclInput>) -> Answer<PutObjectAclOutput> {
-        acl::put_object_acl(self, req).await
+        acl::put_object_acl(self, known(req)?).await
     }
 
     async fn get_bucket_policy(&self, req: Req<GetBucketPolicyInput>) -> Answer<GetBucketPolicyOutput> {
@@ -224,7 +225,7 @@ impl S3 for Service {
         &self,
         req: Req<PutPublicAccessBlockInput>,
     ) -> Answer<PutPublicAccessBlockOutput> {
-        policy::put_public_access_block(self, req).await
+        policy::put_public_access_block(self, known(req)?).await
     }
 
     async fn delete_public_access_block(
@@ -245,7 +246,7 @@ impl S3 for Service {
         &self,
         req: Req<PutBucketOwnershipControlsInput>,
     ) -> Answer<PutBucketOwnershipControlsOutput> {
-        policy::put_bucket_ownership_controls(self, req).await
+        policy::put_bucket_ownership_controls(self, known(req)?).await
     }
 
     async fn delete_bucket_ownership_controls(
@@ -260,7 +261,7 @@ impl S3 for Service {
     }
 
     async fn put_bucket_cors(&self, req: Req<PutBucketCorsInput>) -> Answer<PutBucketCorsOutput> {
-        setting::put_bucket_cors(self, req).await
+        setting::put_bucket_cors(self, known(req)?).await
     }
 
     async fn delete_bucket_cors(&self, req: Req<DeleteBucketCorsInput>) -> Answer<DeleteBucketCorsOutput> {
@@ -278,7 +279,7 @@ impl S3 for Service {
         &self,
         req: Req<PutBucketLifecycleConfigurationInput>,
     ) -> Answer<PutBucketLifecycleConfigurationOutput> {
-        setting::put_bucket_lifecycle_configuration(self, req).await
+        setting::put_bucket_lifecycle_configuration(self, known(req)?).await
     }
 
     async fn delete_bucket_lifecycle(
@@ -293,7 +294,7 @@ impl S3 for Service {
     }
 
     async fn put_bucket_website(&self, req: Req<PutBucketWebsiteInput>) -> Answer<PutBucketWebsiteOutput> {
-        setting::put_bucket_website(self, req).await
+        setting::put_bucket_website(self, known(req)?).await
     }
 
     async fn delete_bucket_website(
@@ -308,7 +309,7 @@ impl S3 for Service {
     }
 
     async fn put_bucket_logging(&self, req: Req<PutBucketLoggingInput>) -> Answer<PutBucketLoggingOutput> {
-        setting::put_bucket_logging(self, req).await
+        setting::put_bucket_logging(self, known(req)?).await
     }
 
     async fn get_bucket_notification_configuration(
@@ -322,7 +323,7 @@ impl S3 for Service {
         &self,
         req: Req<PutBucketNotificationConfigurationInput>,
     ) -> Answer<PutBucketNotificationConfigurationOutput> {
-        setting::put_bucket_notification_configuration(self, req).await
+        setting::put_bucket_notification_configuration(self, known(req)?).await
     }
 
     async fn get_bucket_encryption(
@@ -336,7 +337,7 @@ impl S3 for Service {
         &self,
         req: Req<PutBucketEncryptionInput>,
     ) -> Answer<PutBucketEncryptionOutput> {
-        setting::put_bucket_encryption(self, req).await
+        setting::put_bucket_encryption(self, known(req)?).await
     }
 
     async fn delete_bucket_encryption(
@@ -357,7 +358,7 @@ impl S3 for Service {
         &self,
         req: Req<PutBucketVersioningInput>,
     ) -> Answer<PutBucketVersioningOutput> {
-        setting::put_bucket_versioning(self, req).await
+        setting::put_bucket_versioning(self, known(req)?).await
     }
 
     async fn get_bucket_request_payment(
@@ -371,7 +372,7 @@ impl S3 for Service {
         &self,
         req: Req<PutBucketRequestPaymentInput>,
     ) -> Answer<PutBucketRequestPaymentOutput> {
-        setting::put_bucket_request_payment(self, req).await
+        setting::put_bucket_request_payment(self, known(req)?).await
     }
 
     async fn get_bucket_accelerate_configuration(
@@ -385,7 +386,7 @@ impl S3 for Service {
         &self,
         req: Req<PutBucketAccelerateConfigurationInput>,
     ) -> Answer<PutBucketAccelerateConfigurationOutput> {
-        setting::put_bucket_accelerate_configuration(self, req).await
+        setting::put_bucket_accelerate_configuration(self, known(req)?).await
     }
 
     async fn get_bucket_tagging(&self, req: Req<GetBucketTaggingInput>) -> Answer<GetBucketTaggingOutput> {
@@ -393,7 +394,7 @@ impl S3 for Service {
     }
 
     async fn put_bucket_tagging(&self, req: Req<PutBucketTaggingInput>) -> Answer<PutBucketTaggingOutput> {
-        tag::put_bucket_tagging(self, req).await
+        tag::put_bucket_tagging(self, known(req)?).await
     }
 
     async fn delete_bucket_tagging(
@@ -408,7 +409,7 @@ impl S3 for Service {
     }
 
     async fn put_object_tagging(&self, req: Req<PutObjectTaggingInput>) -> Answer<PutObjectTaggingOutput> {
-        tag::put_object_tagging(self, req).await
+        tag::put_object_tagging(self, known(req)?).await
     }
 
     async fn delete_object_tagging(

@@ -5,6 +5,7 @@
 #[path = "../access/bed.rs"]
 mod bed;
 mod browser;
+mod documents;
 mod events;
 mod full;
 mod life;
