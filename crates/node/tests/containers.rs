@@ -92,9 +92,9 @@ async fn isolation(runtime: &str) {
     engine.apply(vec![wanted.clone()]);
     wait(&engine, &wanted.id, |o| o.phase == Phase::Exited).await;
     let text = logs(&engine, &wanted.id, false, None).await;
-    // The eleven capabilities of the default set and no other.
+    // The twelve capabilities of the default set and no other.
     for line in [
-        "CapEff:\t00000000800405fb",
+        "CapEff:\t00000000a00405fb",
         "NoNewPrivs:\t1",
         "Seccomp:\t2",
         "no mount",

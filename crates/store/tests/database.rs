@@ -108,6 +108,24 @@ async fn a_full_disk_is_told_and_survived() {
     store.close().await;
 }
 
+#[tokio::test]
+async fn a_disk_that_others_filled_still_takes_what_makes_room() {
+    let disk = Tmpfs::new(c"size=40m");
+    let url = sqlite_url(disk.directory.path());
+    let store = Store::open(&url).await.unwrap();
+    store.commit(Txn::new().insert("k", "goes", None, None, json!("x".repeat(20_000)))).await.unwrap();
+    // Ends with the error that the disk is full.
+    let _ = std::fs::write(disk.directory.path().join("ballast"), vec![0; 40 << 20]);
+    for number in 0..20 {
+        store.commit(Txn::new().insert("k", number, None, None, json!("x".repeat(20_000)))).await.unwrap();
+    }
+    store.close().await;
+    let store = Store::open(&url).await.unwrap();
+    store.commit(Txn::new().delete("k", "goes", None)).await.unwrap();
+    assert_eq!(store.list("k").await.unwrap().len(), 20);
+    store.close().await;
+}
+
 /// One server for all that concerns PostgreSQL, because starting one takes seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres() {

@@ -165,7 +165,7 @@ where
             progress.clear();
             let waited = args.timeout.as_secs();
             return Err(Failure::new(format!("{what} is not empty after {waited}s: {}", left.says())).hint(
-                "the drain goes on; --force also moves what would rather wait, and what is pinned there must be deleted",
+                "the drain goes on; --force also moves what would rather wait, and what is pinned there ends when it is removed",
             ));
         }
         tokio::time::sleep(DRAIN_POLL).await;

@@ -57,7 +57,11 @@ impl RootRole {
         let data: PathBuf = options.config.data.clone();
         sal::folder_private(&data)?;
         let store = store::Store::open(&options.config.database_url()).await.map_err(|error| {
-            Error::from(error).hint("is the database named by --database right, and does it answer?")
+            let error = Error::from(error);
+            match error.hint {
+                Some(_) => error,
+                None => error.hint("is the database named by --database right, and does it answer?"),
+            }
         })?;
         let state = State::open(store).await?;
         let images = ImageStore::open(data.join("images"))?;

@@ -357,3 +357,19 @@ fn once() -> Value {
     spec.mode = model::Mode::Once { run: Default::default() };
     serde_json::to_value(spec).unwrap()
 }
+
+#[test]
+fn an_unchanged_file_waits_for_what_an_earlier_order_began() {
+    let fake = with_web(&[json!({"app": null})]);
+    fake.write("web.yaml", &good(&fake.run(&["workload", "get", "web", "-o", "yaml"])));
+    let going =
+        json!({"app": null, "status": {"phase": "progressing", "wanted": 1, "instances": 1, "available": 0}});
+    let going = || ok(workload(going.clone()));
+    fake.on(&format!("GET {ONE}"), vec![going(), going(), going(), ok(workload(json!({"app": null})))]);
+    let output = fake.run(&["apply", "-f", "web.yaml"]);
+    says(&good(&output), &["  Workload web: unchanged"]);
+    says(&text(&output.stderr), &["workload web: available"]);
+    fake.on(&format!("GET {ONE}"), vec![going()]);
+    bad(&fake.run(&["apply", "-f", "web.yaml", "--timeout", "1s"]), &["workload web"]);
+    good(&fake.run(&["apply", "-f", "web.yaml", "--no-wait"]));
+}

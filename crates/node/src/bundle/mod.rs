@@ -23,8 +23,10 @@ const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// Each at most this much of a host's resolv.conf.
 const NAMESERVERS_MAX: usize = 3;
 
-/// What root inside a container may do; none of these reaches the host.
-const CAPABILITIES: [&str; 11] = [
+/// What root inside a container may do; none of these reaches the host. A server for logins writes a record of each, and
+/// ends where it cannot.
+const CAPABILITIES: [&str; 12] = [
+    "CAP_AUDIT_WRITE",
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
     "CAP_FOWNER",

@@ -1,7 +1,7 @@
 //! All that differs between SQLite and PostgreSQL: how to connect, how a
 //! transaction begins, and what an error means.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
@@ -160,6 +160,11 @@ impl Connector {
 
     pub fn lock(&self) -> Result<Option<Lock>, StoreError> {
         self.path.as_deref().map(Lock::take).transpose()
+    }
+
+    /// Where the file is, for SQLite.
+    pub fn folder(&self) -> Option<&Path> {
+        self.path.as_deref().and_then(Path::parent)
     }
 
     pub async fn writer(&self) -> Result<AnyConnection, sqlx::Error> {

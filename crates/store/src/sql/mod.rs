@@ -42,6 +42,9 @@ impl Sql {
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let connector = Connector::parse(url)?;
         let lock = connector.lock()?;
+        if connector.folder().is_some_and(sal::reserve::way_make) {
+            tracing::warn!("the disk is full: the room that was kept for the database is used now");
+        }
         let dialect = connector.dialect;
         let failed = |error| dialect.store_error(error);
         let mut connection = connector.writer().await.map_err(failed)?;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sal::Reserve;
 use sqlx::{AnyConnection, Connection, Error};
 use tokio::sync::{mpsc, oneshot};
 
@@ -74,6 +75,8 @@ pub(super) struct Writer {
     batch: i64,
     options: Options,
     feed: Arc<Feed>,
+    /// So that what makes room can be written on a full disk.
+    reserve: Option<Reserve>,
 }
 
 impl Writer {
@@ -84,7 +87,8 @@ impl Writer {
         options: Options,
         feed: Arc<Feed>,
     ) -> Self {
-        Self { connector, connection: Some(connection), id, batch: 0, options, feed }
+        let reserve = connector.folder().map(Reserve::of);
+        Self { connector, connection: Some(connection), id, batch: 0, options, feed, reserve }
     }
 
     /// Runs until every handle is dropped or one of them asks to close; returns those who wait for the end.
@@ -123,6 +127,7 @@ impl Writer {
         }
         match self.apply(&works).await {
             Ok(outcome) => {
+                self.reserve.iter().for_each(Reserve::make);
                 self.feed.publish(outcome.plan.changes);
                 for (work, answer) in works.into_iter().zip(outcome.answers) {
                     work.answer(answer);
@@ -148,6 +153,10 @@ impl Writer {
                 Err(error) => error,
             };
             let dialect = self.connector.dialect;
+            if dialect.fault(&error) == Fault::Full && self.reserve.as_ref().is_some_and(Reserve::free) {
+                tracing::warn!("the disk is full: the room that was kept for the database is used now");
+                continue;
+            }
             if attempt == BATCH_ATTEMPTS_MAX || dialect.fault(&error) != Fault::Passing {
                 return Err(dialect.commit_error(&error));
             }

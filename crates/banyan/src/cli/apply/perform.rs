@@ -30,8 +30,13 @@ enum Begun {
 
 pub async fn all(session: &Session, resources: &[Resource], plans: &[Plan], waiting: &Waiting) -> Result<()> {
     let mut begun = Vec::new();
-    for (resource, plan) in resources.iter().zip(plans).filter(|(_, plan)| plan.changes()) {
+    for (resource, plan) in resources.iter().zip(plans) {
         let client = client_for(session, resource);
+        if !plan.changes() {
+            let under_way = under_way(&client, resource).await?;
+            begun.extend(under_way.into_iter().map(|thing| (client.clone(), thing)));
+            continue;
+        }
         let made = execute(session, &client, resource, plan.act).await;
         let made = made.map_err(|failure| placed(failure, resource))?;
         begun.extend(made.into_iter().map(|thing| (client.clone(), thing)));
@@ -50,6 +55,24 @@ pub async fn all(session: &Session, resources: &[Resource], plans: &[Plan], wait
         }
     }
     Ok(())
+}
+
+/// What an earlier order began: a file that is applied again is not done before it is.
+async fn under_way(client: &Client, resource: &Resource) -> Result<Vec<Begun>> {
+    use model::WorkloadPhase as P;
+    let names: Vec<&Name> = match &resource.body {
+        Body::Workload(_) => vec![&resource.name],
+        Body::App(app) => app.workloads.iter().map(|workload| &workload.name).collect(),
+        _ => Vec::new(),
+    };
+    let mut begun = Vec::new();
+    for name in names {
+        let Some(now) = found(client.workload_get(name.as_str()).await)? else { continue };
+        if matches!(now.status.phase, P::Progressing | P::Updating | P::RollingBack) {
+            begun.push(Begun::Workload(name.clone(), Rollout::settled(&now)));
+        }
+    }
+    Ok(begun)
 }
 
 /// Does what one document needs; returns what is to be waited for.
