@@ -88,11 +88,12 @@ async fn settle() {
     }
 }
 
-/// The broker that is built in tells every connection as news; only whoever looks for details wants that.
+/// The broker that is built in tells every connection as news, and warns of every stranger that does not get in: whoever
+/// reaches its port could fill the disk with that. Only whoever looks for details wants it.
 fn quiet(filter: &str) -> String {
     match ["rmqtt", "debug", "trace"].iter().any(|word| filter.contains(word)) {
         true => filter.to_owned(),
-        false => format!("{filter},rmqtt=warn"),
+        false => format!("{filter},rmqtt=error"),
     }
 }
 
