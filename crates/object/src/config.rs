@@ -10,6 +10,9 @@ use zeroize::Zeroizing;
 /// Half a kilobyte a second: a tenth of what the slowest radio links carry, and too much to hold many connections with.
 const RATE_MIN: u64 = 512;
 
+/// Enough for thousands of clients, and little memory for those that rest.
+const CONNECTIONS_MAX: usize = 4096;
+
 /// The files of a certificate, in PEM: the chain from the server's own on, and the private key.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
@@ -26,6 +29,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Serves HTTPS instead of HTTP.
     pub tls: Option<TlsFiles>,
+    /// Connections served at once. One more takes the place of the one that has rested longest; where none rests, it waits.
+    pub connections_max: usize,
     /// How long a client may send nothing of a body, or take nothing of an answer; its rate is measured over twice as much waiting.
     pub silence_max: Duration,
     /// Bytes a second that a client sends of a body, or takes of an answer, at the least.
@@ -109,6 +114,7 @@ impl Config {
             data,
             listen,
             tls: None,
+            connections_max: CONNECTIONS_MAX,
             silence_max: Duration::from_secs(60),
             rate_min: RATE_MIN,
             domains: Vec::new(),

@@ -5,6 +5,7 @@ mod cors;
 pub mod document;
 mod host;
 mod method;
+mod place;
 mod slow;
 mod tls;
 mod website;
@@ -24,7 +25,6 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError, HttpResponse, S3Error, S3ErrorCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,11 +36,10 @@ use crate::log::{Line, Log};
 use crate::service::Service;
 use crate::trace::Trace;
 use amend::Details;
+use place::{Places, Seat};
 use slow::{Pace, Taking};
 use tls::Tls;
 
-/// Connections served at once; more wait in the listener's queue.
-const CONNECTIONS_MAX: usize = 4096;
 /// A client that does not send its headers by then is let go.
 const HEADER_WAIT: Duration = Duration::from_secs(30);
 /// The most bytes that a connection receives at once, and gathers before it sends.
@@ -64,7 +63,7 @@ pub struct Server {
 pub struct Door {
     tls: Option<Arc<Tls>>,
     edge: Arc<Edge>,
-    places: Arc<Semaphore>,
+    places: Places,
 }
 
 struct Edge {
@@ -94,8 +93,8 @@ impl Server {
         let websites = host::Hosts::new(&service.config.website_domains);
         let gate = Gate::new(service.clone());
         let host_id = format!("{:032x}", rand::random::<u128>()).into();
+        let places = Places::new(service.config.connections_max);
         let edge = Edge { hosts, websites, s3: builder.build(), gate, service, log, host_id };
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         Ok(Self { listener, door: Door { tls: tls.map(Arc::new), edge: Arc::new(edge), places } })
     }
 
@@ -131,7 +130,6 @@ impl Door {
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let running = TaskTracker::new();
         loop {
-            let place = self.places.clone().acquire_owned().await.expect("the semaphore is never closed");
             let (stream, from) = tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = listener.accept() => match accepted {
@@ -143,12 +141,18 @@ impl Door {
                     }
                 },
             };
+            let seat = tokio::select! {
+                () = stop.cancelled() => break,
+                seat = self.places.take() => seat,
+            };
             let _ = stream.set_nodelay(true);
             let (edge, stop) = (self.edge.clone(), stop.clone());
             let acceptor = self.tls.as_ref().map(|tls| tls.acceptor());
             running.spawn(async move {
-                connection(edge, stream, from.ip().to_canonical(), acceptor, stop).await;
-                drop(place);
+                tokio::select! {
+                    () = connection(edge, stream, from.ip().to_canonical(), acceptor, seat.clone(), stop) => {}
+                    () = seat.lost() => tracing::debug!(%from, "a resting connection gives way to another"),
+                }
             });
         }
         running.close();
@@ -164,15 +168,16 @@ async fn connection(
     stream: TcpStream,
     address: IpAddr,
     acceptor: Option<TlsAcceptor>,
+    seat: Arc<Seat>,
     stop: CancellationToken,
 ) {
     let mut peer = Peer { address, tls: None };
-    let Some(acceptor) = acceptor else { return requests(edge, stream, peer, None, stop).await };
+    let Some(acceptor) = acceptor else { return requests(edge, stream, peer, None, seat, stop).await };
     match tokio::time::timeout(HEADER_WAIT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let tls = tls::agreed(stream.get_ref().1);
             peer.tls = Some(tls.map_or("", |(version, _)| version.trim_start_matches("TLSv")));
-            requests(edge, stream, peer, tls, stop).await;
+            requests(edge, stream, peer, tls, seat, stop).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
         Err(_) => tracing::debug!("a handshake took too long"),
@@ -184,18 +189,25 @@ async fn requests<T>(
     stream: T,
     peer: Peer,
     tls: Option<tls::Agreed>,
+    seat: Arc<Seat>,
     stop: CancellationToken,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Taking::new(stream, edge.pace());
+    let stream = Taking::new(stream, edge.pace(), seat.clone());
     // S3 is HTTP/1.1. The time for a head also bounds how long a connection may rest between requests.
     let mut builder = http1::Builder::new();
     let head = HEADER_WAIT.min(edge.service.config.silence_max);
     builder.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(CONNECTION_BUFFER);
     let serve = service_fn(move |req| {
-        let edge = edge.clone();
-        async move { edge.handle(req, peer, tls).await }
+        let (edge, seat) = (edge.clone(), seat.clone());
+        async move {
+            if !seat.begin() {
+                return std::future::pending().await;
+            }
+            let answer = edge.handle(req, peer, tls).await;
+            answer.map(|answer| answer.map(|body| seat.hold(body)))
+        }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), serve);
     tokio::pin!(connection);

@@ -14,6 +14,8 @@ use s3s::StdError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use super::place::Seat;
+
 /// The rate is measured over as much waiting as this many of the longest silences, so that one of them is forgiven.
 const WINDOW: u32 = 2;
 /// How much of a body that nobody wants is still received, for how long, and how long nothing of it may come.
@@ -181,11 +183,12 @@ impl Body for Watched {
 pub struct Taking<T> {
     stream: T,
     patience: Patience,
+    seat: Arc<Seat>,
 }
 
 impl<T: AsyncWrite + Unpin> Taking<T> {
-    pub fn new(stream: T, pace: Pace) -> Self {
-        Self { stream, patience: Patience::new(pace) }
+    pub fn new(stream: T, pace: Pace, seat: Arc<Seat>) -> Self {
+        Self { stream, patience: Patience::new(pace), seat }
     }
 
     /// `bytes` says how many of them what is done has moved.
@@ -242,6 +245,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Taking<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = Pin::new(&mut self.stream).poll_flush(context);
+        if done.is_ready() {
+            self.seat.sent();
+        }
         self.written(context, done, |()| 0)
     }
 
@@ -266,7 +272,8 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(4)).await;
             }
         });
-        let mut taking = Taking::new(here, Pace { most: Duration::from_millis(500), rate });
+        let seat = crate::http::place::Places::new(1).take().await;
+        let mut taking = Taking::new(here, Pace { most: Duration::from_millis(500), rate }, seat);
         let done = taking.write_all(&vec![0; bytes]).await;
         reader.abort();
         done

@@ -103,3 +103,76 @@ async fn a_slow_body_is_taken() {
     assert_eq!(bed.call(&user("admin"), "GET", "/box/key", "").await.body, "0123456789".repeat(100));
     bed.stop().await;
 }
+
+/// A store with this many places.
+async fn narrow(connections_max: usize) -> Bed {
+    let bed = Bed::start_with(|config| config.connections_max = connections_max).await;
+    assert_eq!(bed.call(&user("admin"), "PUT", "/box", "").await.code(), "ok");
+    bed
+}
+
+#[tokio::test]
+async fn connections_that_rest_take_no_place_from_others() {
+    let bed = narrow(3).await;
+    let admin = user("admin");
+    let mut held = Vec::new();
+    for number in 0..12 {
+        let mut stream = TcpStream::connect(bed.host()).await.unwrap();
+        if number % 2 == 0 {
+            stream.write_all(b"GET /box HTTP/1.1\r\nhost: ").await.unwrap();
+        }
+        held.push(stream);
+    }
+    let asked = tokio::time::timeout(Duration::from_secs(10), async {
+        for _ in 0..3 {
+            let own = [("connection", "close")];
+            let stream = bed.wire(&admin, "GET", "/box?location=", &own, 0, b"").await;
+            assert_eq!(answer(stream).await.status, 200);
+        }
+    });
+    asked.await.expect("a place at once, and not when the others are let go for their silence");
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_under_way_keeps_its_place() {
+    let bed = narrow(2).await;
+    let admin = user("admin");
+    let close = [("connection", "close")];
+    let mut slow = bed.wire(&admin, "PUT", "/box/slow", &close, 8, b"half").await;
+    let mut slow_too = bed.wire(&admin, "PUT", "/box/slow-too", &close, 8, b"half").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let waiting = tokio::spawn(answer(bed.wire(&admin, "GET", "/box?location=", &close, 0, b"").await));
+    let mut idle = Vec::new();
+    for _ in 0..4 {
+        idle.push(TcpStream::connect(bed.host()).await.unwrap());
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished());
+    slow.write_all(b"done").await.unwrap();
+    assert_eq!(answer(slow).await.status, 200);
+    assert_eq!(waiting.await.unwrap().status, 200);
+    slow_too.write_all(b"done").await.unwrap();
+    assert_eq!(answer(slow_too).await.status, 200);
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_answer_is_whole_although_others_want_its_place() {
+    let bed = narrow(1).await;
+    let admin = user("admin");
+    let body = "x".repeat(8 << 20);
+    assert_eq!(bed.call(&admin, "PUT", "/box/large", &body).await.code(), "ok");
+    // Kept alive: its place is free for others once all is sent.
+    let mut stream = bed.wire(&admin, "GET", "/box/large", &[], 0, b"").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let other = tokio::spawn(answer(
+        bed.wire(&admin, "GET", "/box?location=", &[("connection", "close")], 0, b"").await,
+    ));
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.unwrap();
+    let head = String::from_utf8_lossy(&bytes).find("\r\n\r\n").unwrap() + 4;
+    assert_eq!(bytes.len() - head, body.len());
+    assert_eq!(other.await.unwrap().status, 200);
+    bed.stop().await;
+}
