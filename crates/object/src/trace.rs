@@ -13,6 +13,7 @@ pub struct Trace(Arc<Inner>);
 struct Inner {
     seen: OnceLock<Seen>,
     by_acl: AtomicBool,
+    passed: AtomicBool,
     each: OnceLock<Vec<Each>>,
 }
 
@@ -42,6 +43,15 @@ impl Trace {
 
     pub fn seen(&self) -> Option<&Seen> {
         self.0.seen.get()
+    }
+
+    /// Notes that the request may do what it asks for.
+    pub fn note_passed(&self) {
+        self.0.passed.store(true, Ordering::Relaxed);
+    }
+
+    pub fn has_passed(&self) -> bool {
+        self.0.passed.load(Ordering::Relaxed)
     }
 
     /// Notes that only a list of rights let the request pass.

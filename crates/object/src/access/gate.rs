@@ -90,6 +90,7 @@ impl S3Access for Gate {
             S3Path::Bucket { bucket } => asked.of_bucket(cx.s3_op().name(), bucket),
             S3Path::Object { bucket, key } => asked.of_key(cx.s3_op().name(), bucket, key),
         }?;
+        trace.inspect(Trace::note_passed);
         cx.extensions_mut().insert(caller);
         Ok(())
     }

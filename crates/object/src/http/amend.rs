@@ -69,14 +69,6 @@ pub async fn measure(req: Request<Body>) -> Result<Request<Body>> {
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// A range that cannot be read is as good as none.
-pub fn drop_odd_range(headers: &mut HeaderMap) {
-    let range = headers.get(http::header::RANGE).map(|range| range.to_str().map(s3s::dto::Range::parse));
-    if matches!(range, Some(Err(_) | Ok(Err(_)))) {
-        headers.remove(http::header::RANGE);
-    }
-}
-
 /// The library calls a document that it cannot receive, because it is too long, broke off or its chunks are wrong, a
 /// failure of its own, and says nothing more. Failures of the store have a message.
 pub async fn blame_client(response: HttpResponse, too_long: bool) -> Result<HttpResponse, HttpError> {
@@ -228,22 +220,6 @@ mod tests {
         read_latin(&mut headers);
         assert_eq!(headers["x-amz-meta-a"].as_bytes(), "café".as_bytes());
         assert_eq!(headers["x-amz-meta-b"].as_bytes(), "café".as_bytes());
-    }
-
-    #[test]
-    fn odd_ranges_are_passed_over() {
-        for (range, stays) in [
-            ("bytes=0-1", true),
-            ("bytes=-5", true),
-            ("bytes=5-1", false),
-            ("bytes=0-1,3-4", false),
-            ("pages=1-2", false),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(http::header::RANGE, HeaderValue::from_static(range));
-            drop_odd_range(&mut headers);
-            assert_eq!(headers.contains_key(http::header::RANGE), stays, "{range}");
-        }
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ pub mod document;
 mod host;
 mod method;
 mod place;
+mod range;
 mod slow;
 mod tls;
 mod website;
@@ -71,6 +72,8 @@ struct Edge {
     hosts: host::Hosts,
     websites: host::Hosts,
     s3: S3Service,
+    /// For requests that have been checked.
+    plain: S3Service,
     gate: Gate,
     log: Log,
     /// Names this server in answers.
@@ -85,6 +88,8 @@ impl Server {
         config.xml_max_body_size = XML_MAX;
         let mut builder = S3ServiceBuilder::new(service.clone());
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+        let mut plain = S3ServiceBuilder::new(service.clone());
+        plain.set_host(host::Hosts::new(&service.config.domains));
         builder.set_host(host::Hosts::new(&service.config.domains));
         builder.set_auth(crate::access::Auth::new(service.identity.clone()));
         builder.set_access(Gate::new(service.clone()));
@@ -94,7 +99,8 @@ impl Server {
         let gate = Gate::new(service.clone());
         let host_id = format!("{:032x}", rand::random::<u128>()).into();
         let places = Places::new(service.config.connections_max);
-        let edge = Edge { hosts, websites, s3: builder.build(), gate, service, log, host_id };
+        let (s3, plain) = (builder.build(), plain.build());
+        let edge = Edge { hosts, websites, s3, plain, gate, service, log, host_id };
         Ok(Self { listener, door: Door { tls: tls.map(Arc::new), edge: Arc::new(edge), places } })
     }
 
@@ -261,7 +267,6 @@ impl Edge {
         let (body, silence) = slow::watched(body, self.pace(), expects);
         let mut req = Request::from_parts(head, body);
         amend::read_latin(req.headers_mut());
-        amend::drop_odd_range(req.headers_mut());
         let trace = Trace::default();
         req.extensions_mut().insert(peer);
         req.extensions_mut().insert(trace.clone());
@@ -340,11 +345,15 @@ impl Edge {
         }
         let of_tokens = Sts::asked(req.method(), req.uri(), req.headers());
         let too_long = length_of(&req).is_some_and(|length| length > XML_MAX as u64);
-        let req = match amend::measure(req).await {
+        let mut req = match amend::measure(req).await {
             Ok(req) => req,
             Err(fault) => return close(refused(fault)?),
         };
-        let response = self.s3.call(document::keep(req)).await?;
+        let again = range::settle(&mut req);
+        let mut response = self.s3.call(document::keep(req)).await?;
+        if let Some(again) = again {
+            response = again.ask(&self.plain, response).await?;
+        }
         let response = amend::blame_client(response, too_long).await?;
         if of_tokens { Ok(Sts::in_its_form(response).await) } else { amend::plain_etag(response).await }
     }

@@ -4,6 +4,7 @@
 mod bed;
 mod length;
 mod logs;
+mod ranges;
 mod refusals;
 mod slow;
 mod tls;
