@@ -13,6 +13,9 @@ use sha2::{Digest, Sha256};
 use crate::fault::{Fault, Result};
 use crate::record;
 
+/// Characters of an unknown name that are told back.
+const NAME_SHOWN: usize = 40;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     Crc32,
@@ -148,9 +151,34 @@ pub struct Asked {
     pub trailer: bool,
 }
 
+/// What the names of headers with checksums begin with.
+const PREFIX: &str = "x-amz-checksum-";
+/// Headers that are called so and hold no checksum.
+const NO_SUMS: [&str; 3] = ["x-amz-checksum-algorithm", "x-amz-checksum-mode", "x-amz-checksum-type"];
+
+/// Refuses checksums that would not be verified, in headers and announced for a trailer.
+pub fn check(headers: &HeaderMap) -> Result<()> {
+    let given = headers.keys().map(|name| name.as_str().to_owned());
+    let trailers = headers.get_all("x-amz-trailer").iter().filter_map(|value| value.to_str().ok());
+    let trailers = trailers.flat_map(|names| names.split(',')).map(|name| name.trim().to_ascii_lowercase());
+    let known =
+        |name: &str| NO_SUMS.contains(&name) || Algorithm::ALL.into_iter().any(|one| one.header() == name);
+    match given.chain(trailers).find(|name| name.starts_with(PREFIX) && !known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let name: String = name.chars().take(NAME_SHOWN).collect();
+            let why = format!(
+                "This store does not verify the checksum '{name}'. Please use one of [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]."
+            );
+            Err(Fault::new(S3ErrorCode::InvalidRequest, why))
+        }
+    }
+}
+
 impl Asked {
     /// Of a request with a body. `None` if it says nothing.
     pub fn from(headers: &HeaderMap) -> Result<Option<Self>> {
+        check(headers)?;
         let mut found: Option<Self> = None;
         let mut note = |algorithm, value, trailer| {
             if found.is_some() {
@@ -273,5 +301,23 @@ mod tests {
         let odd = [("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-sdk-checksum-algorithm", "SHA1")];
         assert!(Asked::from(&headers(&odd)).is_err());
         assert!(Asked::from(&headers(&[("x-amz-sdk-checksum-algorithm", "CRC31")])).is_err());
+        for other in ["sha512", "md5", "xxhash64", "xxhash3", "xxhash128", "new"] {
+            let header: HeaderMap =
+                [(format!("x-amz-checksum-{other}").parse().unwrap(), "AAAA".parse().unwrap())]
+                    .into_iter()
+                    .collect();
+            assert!(Asked::from(&header).is_err(), "{other}");
+            let trailer: HeaderMap =
+                [("x-amz-trailer".parse().unwrap(), format!("a, X-Amz-Checksum-{other}").parse().unwrap())]
+                    .into_iter()
+                    .collect();
+            assert!(Asked::from(&trailer).is_err(), "{other}");
+        }
+        let said = [
+            ("x-amz-checksum-algorithm", "CRC32"),
+            ("x-amz-checksum-type", "FULL_OBJECT"),
+            ("x-amz-checksum-mode", "ENABLED"),
+        ];
+        assert!(Asked::from(&headers(&said)).is_ok());
     }
 }

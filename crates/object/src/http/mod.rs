@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{self, Gate, Peer, Sts};
+use crate::checksum;
 use crate::fault::Fault;
 use crate::form;
 use crate::log::{Line, Log};
@@ -333,7 +334,8 @@ impl Edge {
         let region = &self.service.config.region;
         let before = access::before(req.uri(), req.headers(), region, jiff::Timestamp::now());
         let object = self.names_object(&req);
-        if let Err(fault) = before.and_then(|()| method::check(req.method(), req.uri(), object)) {
+        let before = before.and_then(|()| method::check(req.method(), req.uri(), object));
+        if let Err(fault) = before.and_then(|()| checksum::check(req.headers())) {
             return refused(fault);
         }
         let by_path = self.host_bucket(&req).is_none();

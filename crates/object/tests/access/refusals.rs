@@ -227,3 +227,24 @@ async fn what_is_not_offered_changes_nothing() {
     told(&bed.call(&admin, "HEAD", "/empty", "").await, 200, "ok");
     bed.stop().await;
 }
+
+#[tokio::test]
+async fn checksums_that_nobody_verifies_are_refused() {
+    let bed = Bed::start().await;
+    let admin = user("admin");
+    assert_eq!(bed.call(&admin, "PUT", "/box", "").await.code(), "ok");
+    for (name, code) in [
+        ("x-amz-checksum-sha512", "InvalidRequest"),
+        ("x-amz-checksum-md5", "InvalidRequest"),
+        ("x-amz-checksum-xxhash3", "InvalidRequest"),
+        ("x-amz-checksum-crc32", "ok"),
+    ] {
+        // The CRC32 of nothing.
+        let answer = bed.call_with(&admin, "PUT", "/box/k", &[(name, "AAAAAA==")], "").await;
+        assert_eq!(answer.code(), code, "{name}: {}", answer.body);
+    }
+    let odd = [("x-amz-checksum-sha512", "AAAA")];
+    let answer = bed.call_with(&admin, "PUT", "/box?versioning=", &odd, "<VersioningConfiguration/>").await;
+    assert_eq!((answer.code(), answer.status), ("InvalidRequest", 400));
+    bed.stop().await;
+}
