@@ -101,7 +101,10 @@ impl Carrier {
             let provider =
                 self.providers.get(kind).ok_or_else(|| unknown("provider", kind, &self.providers))?;
             let resources = Resources::of(&self.staged, &format!("providertypes/{kind}"), absent);
-            let setting = Setting { task, pool: &self.pool, resources: &resources };
+            let setting = Setting { task, pool: &self.pool, resources: &resources, stop };
+            if provider.is_stoppable() {
+                return provider.act(&setting).await;
+            }
             return tokio::select! {
                 done = provider.act(&setting) => done,
                 () = stop.cancelled() => Err(SshError::Stopped.into()),

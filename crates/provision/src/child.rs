@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::ssh::{Exit, Kept, Output, SshError};
+use crate::ssh::{Exit, Kept, Output, Said, SshError};
 use crate::task::Fault;
 use crate::warden;
 
@@ -128,6 +128,7 @@ pub(crate) async fn gather(from: &mut (impl AsyncRead + Unpin), into: &mut Kept)
 }
 
 /// Runs a program that waits for a line to its end, or ends it when its time is over or it is stopped.
+/// What it said until then is in the fault.
 pub(crate) async fn run(
     mut group: Group,
     what: &str,
@@ -135,22 +136,23 @@ pub(crate) async fn run(
     keep: usize,
     stop: &CancellationToken,
 ) -> Result<Output, Fault> {
+    let mut said = Said::new(keep);
     let ended = tokio::select! {
-        ended = timeout(limit, listen(&mut group, keep)) => ended,
+        ended = timeout(limit, listen(&mut group, &mut said)) => ended,
         () = stop.cancelled() => {
             group.end().await;
-            return Err(SshError::Stopped.into());
+            return Err(Fault::from(SshError::Stopped).said(&said));
         }
     };
     group.end().await;
     match ended {
-        Ok(Ok(output)) => Ok(output),
-        Ok(Err(error)) => Err(Fault::failed(format!("{what} broke: {error}"))),
-        Err(_) => Err(SshError::Late { what: what.to_owned(), limit }.into()),
+        Ok(Ok(exit)) => Ok(said.ended(exit)),
+        Ok(Err(error)) => Err(Fault::failed(format!("{what} broke: {error}")).said(&said)),
+        Err(_) => Err(Fault::from(SshError::Late { what: what.to_owned(), limit }).said(&said)),
     }
 }
 
-async fn listen(group: &mut Group, keep: usize) -> io::Result<Output> {
+async fn listen(group: &mut Group, said: &mut Said) -> io::Result<Exit> {
     let closed = || io::Error::other("its standard streams are closed");
     let child = &mut group.child;
     let mut stdin = child.stdin.take().ok_or_else(closed)?;
@@ -159,11 +161,9 @@ async fn listen(group: &mut Group, keep: usize) -> io::Result<Output> {
     drop(stdin);
     let mut out = child.stdout.take().ok_or_else(closed)?;
     let mut err = child.stderr.take().ok_or_else(closed)?;
-    let (mut stdout, mut stderr) = (Kept::new(keep), Kept::new(keep));
-    let listening =
-        async { tokio::try_join!(gather(&mut out, &mut stdout), gather(&mut err, &mut stderr)).map(drop) };
-    let exit = exit(group.hear(listening).await?);
-    Ok(Output { exit, stdout, stderr })
+    let Said { stdout, stderr } = said;
+    let listening = async { tokio::try_join!(gather(&mut out, stdout), gather(&mut err, stderr)).map(drop) };
+    Ok(exit(group.hear(listening).await?))
 }
 
 fn exit(status: ExitStatus) -> Exit {

@@ -9,8 +9,8 @@ use crate::task::{Fault, Task};
 const HIDDEN: &str = "[hidden]";
 /// Shorter ones would be found everywhere.
 const LEAST: usize = 6;
-/// The armour of a key and its first line, which are the same in all of them, are no secrets; its other lines are.
-const KEY_LINE_LEAST: usize = 40;
+/// Shorter lines of a secret of many lines, such as `}`, may be anybody's.
+const LINE_LEAST: usize = 12;
 
 /// The secrets of one task.
 pub struct Secrets(Vec<String>);
@@ -19,9 +19,7 @@ impl Secrets {
     pub fn of(task: &Task) -> Self {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let under = |field: &str| task.config.get(field).and_then(Value::as_object);
-        let key = task.config.get("cluster-key").and_then(Value::as_str).unwrap_or_default();
-        let key = key.lines().filter(|line| line.len() >= KEY_LINE_LEAST && !line.starts_with('-')).skip(1);
-        let mut all: Vec<String> = key.map(str::to_owned).collect();
+        let mut all: Vec<String> = task.config.get("cluster-key").and_then(text).into_iter().collect();
         let auth = under("ssh-auth").into_iter().flatten().filter(|(name, _)| *name != "user");
         all.extend(auth.filter_map(|(_, value)| text(value)));
         let provider = under("provider");
@@ -31,9 +29,10 @@ impl Secrets {
         for value in names.filter_map(|name| fields.and_then(|fields| fields.get(name))) {
             texts(value, &mut all);
         }
+        let mut all: Vec<String> = all.iter().flat_map(|secret| shown_as(secret)).collect();
         all.retain(|secret| secret.len() >= LEAST);
         // What contains another one goes first.
-        all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        all.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         all.dedup();
         Self(all)
     }
@@ -58,6 +57,48 @@ impl Secrets {
         self.hide([&mut report.message, &mut report.stdout, &mut report.stderr]);
         report
     }
+}
+
+/// A secret in all the ways in which it may be printed: as it is, by lines, and as JSON and a shell write it.
+fn shown_as(secret: &str) -> Vec<String> {
+    let secret = secret.trim_end_matches(['\r', '\n']);
+    let lines: Vec<&str> = secret.lines().map(str::trim).collect();
+    let is_key = secret.starts_with("-----BEGIN ");
+    // The armour of a key and its first line, which are the same in all of them, are no secrets.
+    let first = lines.iter().position(|line| is_key && !line.is_empty() && !line.starts_with('-'));
+    let is_own = |at: usize, line: &str| {
+        line.len() >= LINE_LEAST && !(is_key && (line.starts_with('-') || Some(at) == first))
+    };
+    let many = if lines.len() > 1 { &lines[..] } else { &[] };
+    let own = many.iter().enumerate().filter(|(at, line)| is_own(*at, line)).map(|(_, line)| *line);
+    let mut all = Vec::new();
+    for text in std::iter::once(secret).chain(own) {
+        all.push(text.to_owned());
+        let json = Value::from(text).to_string();
+        let json = &json[1..json.len() - 1];
+        // Some write `/` and what is not ASCII otherwise, too.
+        for other in [json.to_owned(), json.replace('/', "\\/"), ascii(json), text.replace('\'', r"'\''")] {
+            if other != text {
+                all.push(other);
+            }
+        }
+    }
+    all
+}
+
+/// JSON in ASCII alone.
+fn ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter.is_ascii() {
+            true => out.push(letter),
+            false => letter
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+        }
+    }
+    out
 }
 
 /// Every text in a value, at any depth.
@@ -104,5 +145,35 @@ mod tests {
         assert_eq!((fault.message.as_str(), fault.stderr.as_str()), (hidden, hidden));
         let report = secrets.report(Report { stdout: printed, ..Report::default() });
         assert_eq!(report.stdout, hidden);
+    }
+
+    #[test]
+    fn a_secret_is_hidden_in_whatever_way_it_is_written() {
+        let (first, second) = ("MIIEpAIBAAKCAQEA0same0in0all0of0them", "s3cretLineOfTheKey0001");
+        let key = format!(
+            "-----BEGIN RSA PRIVATE KEY-----\r\n{first}\r\n{second}\r\nendOfTheKey=\r\n-----END RSA PRIVATE KEY-----\r\n"
+        );
+        let password = r#"quo"te\ba'ck$(id)/ü"#;
+        let task = serde_json::from_value(serde_json::json!({
+            "taskId": "c-1-7", "jobId": "c-1", "clusterId": "c", "taskName": "CREATE", "nodeId": "n",
+            "config": {"provider": {"providertype": "x", "sensitive": ["ssh_key", "password"],
+                "provisioner": {"ssh_key": key, "password": password}}}
+        }));
+        let secrets = Secrets::of(&task.unwrap());
+        let told = |text: &str| {
+            let report = Report { stdout: text.to_owned(), ..Report::default() };
+            secrets.report(report).stdout
+        };
+        assert_eq!(told(&format!("a {second} b")), "a [hidden] b");
+        assert_eq!(told("endOfTheKey="), "[hidden]");
+        assert_eq!(told(&serde_json::json!({"key": key}).to_string()), r#"{"key":"[hidden]\r\n"}"#);
+        assert_eq!(told(&key.replace("\r\n", "\n")).matches("[hidden]").count(), 2);
+        assert_eq!(told(password), "[hidden]");
+        assert_eq!(told(&serde_json::json!([password]).to_string()), r#"["[hidden]"]"#);
+        assert_eq!(told(r#""quo\"te\\ba'ck$(id)\/ü""#), r#""[hidden]""#);
+        assert_eq!(told(r#""quo\"te\\ba'ck$(id)/\u00fc""#), r#""[hidden]""#);
+        assert_eq!(told(&crate::ssh::quote(password)), "'[hidden]'");
+        assert_eq!(told("-----BEGIN RSA PRIVATE KEY-----"), "-----BEGIN RSA PRIVATE KEY-----");
+        assert_eq!(told(first), first);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use crate::ssh::{Auth, Command, HostKey, Identity, Output, Pin, Pool, Target, quote};
+use crate::ssh::{Auth, Command, HostKey, Identity, Output, Pin, Pool, Said, Target, quote};
 use crate::task::{Fault, Report, Task};
 
 /// The longest time for one command, unless a task says otherwise.
@@ -79,11 +79,15 @@ impl Machine {
         if self.is_root() { line.to_owned() } else { format!("sudo -n -E sh -c {}", quote(line)) }
     }
 
-    /// Runs a line as root, whatever its outcome.
+    /// Runs a line as root, whatever its outcome. What it said until it was cut off is in the fault.
     pub async fn run(&self, line: &str, limit: Duration) -> Result<Output, Fault> {
         let session = self.pool.session(&self.target).await?;
         let command = Command::new(self.as_root(line)).limit(limit);
-        Ok(session.run_until(command, &self.stop).await?)
+        let mut said = Said::new(command.keep);
+        match session.run_into(command, &self.stop, &mut said).await {
+            Ok(exit) => Ok(said.ended(exit)),
+            Err(error) => Err(Fault::from(error).said(&said)),
+        }
     }
 
     /// Runs a line as root; an end other than 0 is a fault with what was printed.

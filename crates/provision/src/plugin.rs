@@ -23,6 +23,7 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::automator::{Automator, Job};
 use crate::child::{Group, gather, prepare};
@@ -56,13 +57,22 @@ impl Plugin {
         Self { name: name.into(), program, limit }
     }
 
-    async fn ask(&self, task: &Task, resources: &Resources) -> Result<Report, Fault> {
+    /// The program is ended when `stop` is.
+    async fn ask(
+        &self,
+        task: &Task,
+        resources: &Resources,
+        stop: &CancellationToken,
+    ) -> Result<Report, Fault> {
         let resources = resources.whole()?;
         let question = Question { verb: task.task_name.word(), task: &task.whole(), resources };
         let question = serde_json::to_vec(&question).map_err(|error| Fault::invalid(error.to_string()))?;
         let mut group = self.start()?;
         let mut heard = Heard { answer: Vec::new(), log: Kept::new(LOG_KEPT) };
-        let ended = timeout(self.limit, heard.talk(&mut group, question)).await;
+        let ended = tokio::select! {
+            ended = timeout(self.limit, heard.talk(&mut group, question)) => Some(ended),
+            () = stop.cancelled() => None,
+        };
         group.end().await;
         let name = &self.name;
         let failed = |message: String| {
@@ -76,9 +86,10 @@ impl Plugin {
                     ANSWER_MAX >> 20
                 )));
             }
-            Ok(Ok(ended)) => ended.code(),
-            Ok(Err(error)) => return Err(failed(format!("the plugin '{name}' broke: {error}"))),
-            Err(_) => {
+            Some(Ok(Ok(ended))) => ended.code(),
+            Some(Ok(Err(error))) => return Err(failed(format!("the plugin '{name}' broke: {error}"))),
+            None => return Err(failed(SshError::Stopped.to_string())),
+            Some(Err(_)) => {
                 let seconds = self.limit.as_secs();
                 return Err(failed(format!("the plugin '{name}' took longer than {seconds} s")));
             }
@@ -91,12 +102,8 @@ impl Plugin {
         self.judge(report, code == Some(0), heard.log.text())
     }
 
-    /// The same, unless the task is stopped. The program is ended then.
     async fn ask_until(&self, job: &Job<'_>) -> Result<Report, Fault> {
-        tokio::select! {
-            answer = self.ask(job.task, job.resources) => answer,
-            () = job.machine.stop().cancelled() => Err(SshError::Stopped.into()),
-        }
+        self.ask(job.task, job.resources, job.machine.stop()).await
     }
 
     /// What an answer that could be read means.
@@ -170,7 +177,11 @@ impl Provider for Plugin {
     }
 
     fn act<'a>(&'a self, setting: &'a Setting<'a>) -> BoxFuture<'a, Result<Report, Fault>> {
-        self.ask(setting.task, setting.resources).boxed()
+        self.ask(setting.task, setting.resources, setting.stop).boxed()
+    }
+
+    fn is_stoppable(&self) -> bool {
+        true
     }
 }
 

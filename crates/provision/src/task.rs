@@ -287,6 +287,11 @@ impl Fault {
     pub fn credentials(message: impl Into<String>) -> Self {
         Self { status: Self::CREDENTIALS, is_passing: false, ..Self::failed(message) }
     }
+
+    /// With what was said until then.
+    pub fn said(self, said: &crate::ssh::Said) -> Self {
+        Self { stdout: said.stdout.text(), stderr: said.stderr.text(), ..self }
+    }
 }
 
 impl From<Fault> for Report {

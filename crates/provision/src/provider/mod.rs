@@ -13,6 +13,7 @@ mod openstack;
 mod sign;
 
 use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 pub use banyan::Banyan;
 pub use confirm::confirm;
@@ -31,6 +32,8 @@ pub struct Setting<'a> {
     pub task: &'a Task,
     pub pool: &'a Pool,
     pub resources: &'a Resources,
+    /// Ends what is under way.
+    pub stop: &'a CancellationToken,
 }
 
 pub trait Provider: Send + Sync {
@@ -39,4 +42,9 @@ pub trait Provider: Send + Sync {
 
     /// Does one of the three verbs.
     fn act<'a>(&'a self, setting: &'a Setting<'a>) -> BoxFuture<'a, Result<Report, Fault>>;
+
+    /// Whether it heeds [`Setting::stop`], to say what was done until then. Others are left off wherever they are.
+    fn is_stoppable(&self) -> bool {
+        false
+    }
 }

@@ -13,6 +13,6 @@ mod session;
 
 pub use error::SshError;
 pub use key::{HostKey, Identity};
-pub use output::{Exit, Kept, Output};
+pub use output::{Exit, Kept, Output, Said};
 pub use pool::{Lent, Pool};
 pub use session::{Auth, Command, Pin, Session, Target, quote};

@@ -53,6 +53,24 @@ pub enum Exit {
     Signal(String),
 }
 
+/// What a command has said so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    pub stdout: Kept,
+    pub stderr: Kept,
+}
+
+impl Said {
+    /// Keeps so many bytes of the beginning and of the end of each.
+    pub fn new(keep: usize) -> Self {
+        Self { stdout: Kept::new(keep), stderr: Kept::new(keep) }
+    }
+
+    pub fn ended(self, exit: Exit) -> Output {
+        Output { exit, stdout: self.stdout, stderr: self.stderr }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     pub exit: Exit,

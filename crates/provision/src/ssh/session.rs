@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::error::SshError;
 use super::key::{HostKey, Identity};
-use super::output::{Exit, Kept, Output};
+use super::output::{Exit, Output, Said};
 
 /// How long the output of a command that ended may be silent, and go on at most, until it is closed.
 const LINGER: Duration = Duration::from_secs(1);
@@ -204,6 +204,18 @@ impl Session {
 
     /// Runs a command to its end, or ends it when it is stopped.
     pub async fn run_until(&self, command: Command, stop: &CancellationToken) -> Result<Output, SshError> {
+        let mut said = Said::new(command.keep);
+        let exit = self.run_into(command, stop, &mut said).await?;
+        Ok(said.ended(exit))
+    }
+
+    /// The same; what the command said is in `said` also when it was cut off.
+    pub async fn run_into(
+        &self,
+        command: Command,
+        stop: &CancellationToken,
+        said: &mut Said,
+    ) -> Result<Exit, SshError> {
         if stop.is_cancelled() {
             return Err(SshError::Stopped);
         }
@@ -214,7 +226,7 @@ impl Session {
         let mut channel = channel.map_err(|error| self.broken(plain(&error)))?;
         let pid = AtomicU32::new(0);
         let ended = tokio::select! {
-            done = timeout(command.limit, self.drive(&mut channel, &command, &pid)) => done,
+            done = timeout(command.limit, self.drive(&mut channel, &command, &pid, said)) => done,
             () = stop.cancelled() => Ok(Err(SshError::Stopped)),
         };
         match ended {
@@ -260,13 +272,13 @@ impl Session {
         channel: &mut Channel<client::Msg>,
         command: &Command,
         pid: &AtomicU32,
-    ) -> Result<Output, SshError> {
+        said: &mut Said,
+    ) -> Result<Exit, SshError> {
         let mut greeting = Some(Vec::new());
         let line = format!("exec sh -c {}", quote(&format!("{GREET} {}", command.line)));
         channel.exec(true, line).await.map_err(|error| self.broken(plain(&error)))?;
         let writer = channel.make_writer();
         let mut feeding = Some(Box::pin(feed(writer, command.stdin.clone())));
-        let (mut stdout, mut stderr) = (Kept::new(command.keep), Kept::new(command.keep));
         let mut exit = None;
         let (mut silent_at, mut late_at) = (Instant::now(), Instant::now());
         loop {
@@ -288,9 +300,9 @@ impl Session {
                 late_at = Instant::now() + LINGER_MAX;
             }
             match message {
-                Some(ChannelMsg::Data { data }) => stdout.add(&data),
+                Some(ChannelMsg::Data { data }) => said.stdout.add(&data),
                 Some(ChannelMsg::ExtendedData { data, .. }) => {
-                    stderr.add(&greeted(&mut greeting, data, pid));
+                    said.stderr.add(&greeted(&mut greeting, data, pid));
                 }
                 Some(ChannelMsg::ExitStatus { exit_status }) => exit = Some(Exit::Code(exit_status)),
                 Some(ChannelMsg::ExitSignal { signal_name, .. }) => {
@@ -301,8 +313,7 @@ impl Session {
                 None => break,
             }
         }
-        let exit = exit.ok_or_else(|| self.broken("the command's end was not told".into()))?;
-        Ok(Output { exit, stdout, stderr })
+        exit.ok_or_else(|| self.broken("the command's end was not told".into()))
     }
 
     /// Writes a file; it appears whole or not at all. Its folder is made.

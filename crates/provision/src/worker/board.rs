@@ -25,6 +25,8 @@ struct Held {
     stop: CancellationToken,
     /// It is over, and root does not know yet.
     is_reporting: bool,
+    /// Root said that it must stop.
+    is_told: bool,
 }
 
 impl Board {
@@ -64,7 +66,7 @@ impl Board {
             return None;
         }
         let stop = CancellationToken::new();
-        let new = Held { tenant: tenant.to_owned(), stop: stop.clone(), is_reporting: false };
+        let new = Held { tenant: tenant.to_owned(), stop: stop.clone(), is_reporting: false, is_told: false };
         held.all.insert(claim.clone(), new);
         Some(stop)
     }
@@ -90,13 +92,20 @@ impl Board {
 
     /// Returns whether any of them was not stopped before.
     pub(super) fn stop(&self, claims: &[Claim]) -> bool {
-        let held = self.held();
+        let mut held = self.held();
         let mut is_news = false;
-        for stopped in claims.iter().filter_map(|claim| held.all.get(claim)) {
+        for claim in claims {
+            let Some(stopped) = held.all.get_mut(claim) else { continue };
+            stopped.is_told |= !stopped.is_reporting;
             is_news |= !stopped.stop.is_cancelled();
             stopped.stop.cancel();
         }
         is_news
+    }
+
+    /// Whether root had it stopped while it was being done.
+    pub(super) fn is_told(&self, claim: &Claim) -> bool {
+        self.held().all.get(claim).is_some_and(|held| held.is_told)
     }
 
     /// Stops what is being done. What is over keeps being reported: it counts if nobody else did it.
@@ -145,6 +154,7 @@ mod tests {
         assert!(board.stop(&[claim(2), claim(9)]));
         assert!(!board.stop(&[claim(2), claim(9)]), "it is known");
         assert!(!board.reporting(&claim(2)));
+        assert_eq!([1, 2, 3].map(|task| board.is_told(&claim(task))), [false, true, false]);
         assert!(board.is_running());
         board.stop_running();
         assert_eq!(tokens.each_ref().map(CancellationToken::is_cancelled), [false, true, true]);

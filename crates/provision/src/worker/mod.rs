@@ -41,6 +41,8 @@ use crate::task::{Fault, Report, Task};
 pub const WORKERS_MAX: u32 = 10_000;
 /// How long a task that was told to end may take for it.
 const END_MAX: Duration = Duration::from_secs(10);
+/// How long it may take to tell root of a task that it had stopped.
+const STOPPED_MAX: Duration = Duration::from_secs(10);
 /// How long the last word to root may take.
 const FAREWELL_MAX: Duration = Duration::from_secs(3);
 /// Bytes kept of the beginning and of the end of an output in a report.
@@ -282,13 +284,20 @@ impl Worker {
                     count.fetch_add(1, Ordering::Relaxed);
                     worker.deliver(claim.clone(), report, &stop).await;
                 }
-                _ => drop(worker.0.counts.stopped.fetch_add(1, Ordering::Relaxed)),
+                stopped => {
+                    worker.0.counts.stopped.fetch_add(1, Ordering::Relaxed);
+                    // Root asked for it, and says what it was good for until then.
+                    if let Some(report) = stopped.filter(|_| worker.0.board.is_told(&claim)) {
+                        let never = CancellationToken::new();
+                        let _ = timeout(STOPPED_MAX, worker.deliver(claim.clone(), report, &never)).await;
+                    }
+                }
             }
             worker.0.board.remove(&claim);
         });
     }
 
-    /// Does a task within its time. There is no report of one that was stopped.
+    /// Does a task within its time. Of one that was stopped there is a report of what was done until then.
     async fn carry(
         &self,
         given: Given,
@@ -310,19 +319,19 @@ impl Worker {
         let done = tokio::select! {
             done = &mut work => done,
             () = stop.cancelled() => {
-                let _ = timeout(END_MAX, work).await;
-                return None;
+                let ended = timeout(END_MAX, work).await;
+                return ended.ok().and_then(Result::ok);
             }
             () = sleep(limit) => {
                 inner.cancel();
-                let _ = timeout(END_MAX, work).await;
+                let ended = timeout(END_MAX, work).await.ok().and_then(Result::ok).unwrap_or_default();
                 tracing::warn!(job = %claim.job, task = claim.task, "a task took too long");
                 let seconds = limit.as_secs_f64();
-                Err(Fault::failed(format!("it was not done within {seconds:.0} s and was stopped")))
+                let late = Fault::failed(format!("it was not done within {seconds:.0} s and was stopped"));
+                Err(Fault { stdout: ended.stdout, stderr: ended.stderr, ..late })
             }
         };
         match done {
-            _ if stop.is_cancelled() => None,
             Ok(report) => Some(report),
             Err(fault) => Some(fault.into()),
         }

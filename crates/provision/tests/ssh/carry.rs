@@ -125,7 +125,7 @@ async fn what_is_stopped_ends_on_the_machine() {
         assert_eq!(node.carry(&carrier, verb).await.message, "", "{verb}");
     }
     let mark = sshd.folder().join("pid");
-    let code = format!("#!/bin/sh\necho $$ $PWD > {}\nsleep 1000\n", mark.display());
+    let code = format!("#!/bin/sh\necho starting; echo $$ $PWD > {}\nsleep 1000\n", mark.display());
     node.config["service"]["action"]["fields"]["code"] = json!(code);
     let stop = tokio_util::sync::CancellationToken::new();
     let (task, token) = (node.task("INSTALL"), stop.clone());
@@ -137,6 +137,7 @@ async fn what_is_stopped_ends_on_the_machine() {
     };
     let (report, ()) = tokio::join!(carrier.carry_until(&task, &stop), begun);
     assert_eq!((report.message.as_str(), report.is_passing), ("it was stopped", true));
+    assert_eq!(report.stdout, "starting\n", "what it said until then is kept");
     let said = std::fs::read_to_string(&mark).unwrap();
     let (pid, folder) = said.trim().split_once(' ').unwrap();
     let runs = || {

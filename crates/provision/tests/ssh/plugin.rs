@@ -193,7 +193,7 @@ async fn half_an_answer_is_none() {
 async fn an_automator_that_is_stopped_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("child");
-    let text = format!("echo $$ > {0}.part; mv {0}.part {0}; exec sleep 40", mark.display());
+    let text = format!("echo so far >&2; echo $$ > {0}.part; mv {0}.part {0}; exec sleep 40", mark.display());
     let mut carrier = carrier();
     carrier.automator_add(Arc::new(program(folder.path(), "slow", &text, LONG)));
     let key = provision::ssh::Identity::from_seed(&[4; 32]);
@@ -213,5 +213,6 @@ async fn an_automator_that_is_stopped_is_ended() {
     let began = Instant::now();
     let (report, ()) = tokio::join!(carrier.carry_until(&task, &stop), begun);
     assert_eq!((report.message.as_str(), report.is_passing), ("it was stopped", true));
+    assert_eq!(report.stderr, "so far\n");
     assert!(began.elapsed() < Duration::from_secs(10) && ends(&mark).await);
 }

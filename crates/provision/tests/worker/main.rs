@@ -42,12 +42,14 @@ async fn what_root_does_not_want_is_stopped_and_what_takes_too_long_is_reported(
     world.inside(1).await;
     world.root.change(|state| state.stop.push(stopped.clone()));
     world.inside(0).await;
+    // What was done until then is told once.
+    world.root.until("the stopped one is told of", |state| state.done.len() == 1).await;
     world.root.give("main", 2, body("CREATE", "late"), 200);
-    world.root.until("the late one is reported", |state| !state.done.is_empty()).await;
+    world.root.until("the late one is reported", |state| state.done.len() == 2).await;
     world.inside(0).await;
     let done = world.root.state().done.clone();
-    assert_eq!(done.len(), 1, "nothing is said of what was stopped");
-    assert!(done[0].report.is_passing && done[0].report.message.contains("stopped"));
+    assert_eq!((&done[0].claim, done[0].report.message.as_str()), (&stopped, "it was stopped"));
+    assert!(done[1].report.is_passing && done[1].report.message.contains("was not done within"));
     assert!(world.root.state().held.is_empty());
     running.ended().await;
 }

@@ -60,6 +60,8 @@ pub struct Desk {
     finishing: BTreeSet<Claim>,
     /// Claims of aborted jobs to make or delete machines, until whoever has them says that they ended.
     ending: BTreeSet<Claim>,
+    /// Claims of jobs that fail whose end is not waited for, and who has them: what they say is kept, and changes nothing.
+    vain: BTreeMap<Claim, String>,
     /// When tasks were given out, by the wall clock.
     began: BTreeMap<(String, u32), Timestamp>,
     /// Whether a provisioner that joined is not heard or is ending; it may have plugins that the others lack.
@@ -83,6 +85,7 @@ impl Desk {
             taken: 0,
             finishing: BTreeSet::new(),
             ending: BTreeSet::new(),
+            vain: BTreeMap::new(),
             began: BTreeMap::new(),
             is_some_away: false,
             unable: BTreeMap::new(),
@@ -110,6 +113,7 @@ impl Desk {
         self.began.retain(|(of, _), _| of != job);
         self.unable.remove(job);
         self.ending.retain(|claim| claim.job != job);
+        self.vain.retain(|claim, _| claim.job != job);
     }
 
     /// A provisioner speaks. Another session of it has nothing of what the earlier one had. Returns what it must stop
@@ -235,6 +239,11 @@ impl Desk {
         for claim in claims {
             self.finishing.remove(claim);
         }
+    }
+
+    /// Whether a provisioner does what is not waited for any more under a claim.
+    pub fn is_vain(&self, name: &str, claim: &Claim) -> bool {
+        self.vain.get(claim).is_some_and(|holder| holder == name)
     }
 
     /// Who does a task under a claim. One of an earlier life that nobody else has holds on.
@@ -400,6 +409,10 @@ impl Desk {
     /// What came of a claim that still holds. The answer counts once [`Desk::settle`] is told of it.
     pub fn fold(&mut self, claim: &Claim, news: News, wall: Timestamp) -> Option<Outcome> {
         if !self.queue.is_held(claim) {
+            if let (Some(_), News::Report(report)) = (self.vain.remove(claim), news) {
+                let began = self.began(claim);
+                self.lives.get_mut(&claim.job)?.note(claim, &report, began, wall);
+            }
             return None;
         }
         self.taken += u64::from(matches!(news, News::Lost(_)));
@@ -468,6 +481,9 @@ impl Desk {
             _ => Vec::new(),
         };
         self.taken += 1;
+        let held = self.queue.claims(job).into_iter().filter(|claim| vain.contains(&claim.task));
+        let held = held.filter_map(|claim| Some((self.queue.holder(&claim)?.to_owned(), claim)));
+        self.vain.extend(held.map(|(holder, claim)| (claim, holder)));
         let is_aborted = live.cluster.aborted_by.is_some();
         self.queue.amend(job, |graph| {
             graph.drop_rest();

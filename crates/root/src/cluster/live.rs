@@ -220,9 +220,41 @@ impl Live {
         let (Some(task), Some(verb)) = (self.plan.get(at as usize).cloned(), self.verb(at)) else {
             return Outcome::GiveUp;
         };
-        let mut row = self.tasks.get(&at).cloned().unwrap_or(TaskRecord {
+        let mut row = self.row(claim, &task, verb, began_at, now);
+        let was_failing = self.job.failing.is_some();
+        let failed = !matches!(&news, News::Report(report) if report.is_good());
+        let outcome = match news {
+            News::Report(report) => {
+                self.learn(&task, verb, &report);
+                row.say(&report);
+                match report.is_good() {
+                    true => self.good(&task, verb, &mut row),
+                    false => self.bad(&task, verb, &report, &mut row),
+                }
+            }
+            News::Lost(why) => self.lost(&task, verb, why, &mut row),
+        };
+        if row.mark == Mark::Again {
+            remember(&mut row, failed);
+        }
+        self.tasks.insert(at, row);
+        self.dirty.tasks.insert(at);
+        self.dirty.job |= self.job.failing.is_some() != was_failing;
+        outcome
+    }
+
+    /// The row of a task with a new claim.
+    fn row(
+        &self,
+        claim: &Claim,
+        task: &PlanTask,
+        verb: Verb,
+        began_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> TaskRecord {
+        let mut row = self.tasks.get(&claim.task).cloned().unwrap_or(TaskRecord {
             job: self.job.number,
-            task: at,
+            task: claim.task,
             node: task.node,
             verb,
             service: task.service.clone(),
@@ -241,27 +273,18 @@ impl Live {
         row.claim = (claim.life, claim.attempt);
         row.changed_at = now;
         row.began_at = began_at.or(row.began_at);
-        let was_failing = self.job.failing.is_some();
-        let failed = !matches!(&news, News::Report(report) if report.is_good());
-        let outcome = match news {
-            News::Report(report) => {
-                self.learn(&task, verb, &report);
-                row.message = (!report.message.is_empty()).then(|| report.message.clone());
-                (row.stdout, row.stderr) = (report.stdout.clone(), report.stderr.clone());
-                match report.is_good() {
-                    true => self.good(&task, verb, &mut row),
-                    false => self.bad(&task, verb, &report, &mut row),
-                }
-            }
-            News::Lost(why) => self.lost(&task, verb, why, &mut row),
-        };
-        if row.mark == Mark::Again {
-            remember(&mut row, failed);
-        }
+        row
+    }
+
+    /// Keeps what came of a task that the job does not wait for any more; it changes nothing.
+    pub fn note(&mut self, claim: &Claim, report: &Report, began_at: Option<Timestamp>, now: Timestamp) {
+        let at = claim.task;
+        let (Some(task), Some(verb)) = (self.plan.get(at as usize).cloned(), self.verb(at)) else { return };
+        let mut row = self.row(claim, &task, verb, began_at, now);
+        row.say(report);
+        row.mark = Mark::Failed;
         self.tasks.insert(at, row);
         self.dirty.tasks.insert(at);
-        self.dirty.job |= self.job.failing.is_some() != was_failing;
-        outcome
     }
 
     /// What a report says of the node.
@@ -360,7 +383,8 @@ impl Live {
         if report.is_passing && row.failures < most && is_wanted {
             return Outcome::Again(backoff(row.failures));
         }
-        if is_look {
+        // One that was stopped has not seen that it is absent.
+        if is_look && (is_wanted || !report.is_passing) {
             self.absent(task.node, report, row.changed_at);
             row.mark = Mark::Passed;
             return Outcome::Done;

@@ -204,7 +204,8 @@ impl Office {
         let cloud = &self.0;
         let now = cloud.steady();
         let take = |desk: &mut Desk, TaskDone { claim, report }: TaskDone| {
-            if !desk.holder(provisioner.as_str(), &claim, now) {
+            let name = provisioner.as_str();
+            if !desk.is_vain(name, &claim) && !desk.holder(name, &claim, now) {
                 return Ok(None);
             }
             if desk.is_finishing(&claim) {

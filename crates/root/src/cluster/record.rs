@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{ClusterStatus, ClusterWebhooks, JobStatus};
-use model::{ClusterId, Name, TenantId, Timestamp, UserId};
+use model::{ClusterId, Name, Report, TenantId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use template::Layout;
@@ -420,6 +420,12 @@ impl TaskRecord {
         if self.mark != Mark::Again {
             (self.stdout, self.stderr, self.earlier) = Default::default();
         }
+    }
+
+    /// Takes what its last attempt said.
+    pub fn say(&mut self, report: &Report) {
+        self.message = (!report.message.is_empty()).then(|| report.message.clone());
+        (self.stdout, self.stderr) = (report.stdout.clone(), report.stderr.clone());
     }
 
     /// What users call it: the job and its place in the plan.

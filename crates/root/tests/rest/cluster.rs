@@ -52,6 +52,8 @@ pub struct Ground {
     /// What is begun and never ends, as `CLUSTER VERB NODE`, and what of it was begun.
     pub hangs: BTreeSet<String>,
     pub hanging: BTreeSet<String>,
+    /// What is said of those that are stopped.
+    pub stopped: Option<Report>,
     /// What its provisioner says it has; nothing means all.
     pub plugins: BTreeSet<String>,
 }
@@ -147,7 +149,12 @@ impl Fake {
                     continue;
                 };
                 ask.seen = answer.seen;
-                ask.holds.retain(|claim| !answer.stop.contains(claim));
+                let said = own.lock().unwrap().stopped.clone();
+                for claim in ask.holds.extract_if(.., |claim| answer.stop.contains(claim)) {
+                    if let Some(report) = said.clone() {
+                        office.finish(&me, TaskDone { claim, report }).await.unwrap();
+                    }
+                }
                 for given in answer.tasks {
                     if hangs(&own, &given) {
                         ask.holds.push(given.claim);

@@ -115,3 +115,32 @@ async fn a_repair_that_is_aborted_in_any_task_leaves_it_degraded() {
     let whole = settled(&user, "shop").await;
     assert_eq!((whole.status, machines(&fake, &whole)), (ClusterStatus::Active, 3), "{whole:?}");
 }
+
+#[tokio::test]
+async fn what_a_task_said_before_it_was_aborted_is_in_the_logs() {
+    let (_world, user, fake) = world().await;
+    let said = Report { status: 1, message: "it was stopped".into(), is_passing: true, ..Report::default() };
+    fake.ground.lock().unwrap().stopped = Some(Report { stdout: "so far".into(), ..said });
+    let told = async |name: &str, num: u32, verb: &str| {
+        let logs = user.cluster_node_log(name, num).await.unwrap();
+        assert!(
+            logs.iter().any(|log| log.action == verb && log.stdout == "so far"),
+            "{verb} {num}: {logs:?}"
+        );
+    };
+    hang(&fake, "shop", "INSTALL 1000");
+    user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
+    assert_eq!(abort(&user, &fake, "shop", "INSTALL 1000").await.status, ClusterStatus::Terminated);
+    told("shop", 1000, "INSTALL").await;
+    user.cluster_create(&ask_for("site", 2), None).await.unwrap();
+    assert_eq!(settled(&user, "site").await.status, ClusterStatus::Active);
+    hang(&fake, "site", "INSTALL 1002");
+    user.cluster_expand("site", &ClusterResize { size: 3, anew: false }).await.unwrap();
+    let ended = abort(&user, &fake, "site", "INSTALL 1002").await;
+    assert_eq!((ended.status, machines(&fake, &ended)), (ClusterStatus::Active, 2), "{ended:?}");
+    // A look that was stopped has not seen that a machine is away.
+    hang(&fake, "site", "CONFIRM 1000");
+    user.cluster_check("site").await.unwrap();
+    assert_eq!(abort(&user, &fake, "site", "CONFIRM 1000").await.status, ClusterStatus::Active);
+    told("site", 1000, "CONFIRM").await;
+}
