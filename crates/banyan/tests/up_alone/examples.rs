@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::cluster::{machines, nodes};
+use crate::support::terminal::Terminal;
 use crate::support::{Cloud, text, until};
 
 fn home() -> PathBuf {
@@ -58,10 +59,20 @@ fn query(address: &str, line: &str) -> Result<String, String> {
     if done.status.success() { Ok(text(&done.stdout).trim().to_owned()) } else { Err(text(&done.stderr)) }
 }
 
+/// Without a command a machine gives a terminal.
+fn login(cloud: &Cloud, cluster: &str) {
+    let mut terminal = Terminal::start(&mut cloud.command(&["cluster", "ssh", cluster]), 24, 80);
+    terminal.expect("# ");
+    terminal.write("tty; exit 4\n");
+    terminal.expect("/dev/pts/");
+    assert_eq!(terminal.end().code(), Some(4), "{}", terminal.seen());
+}
+
 fn web(cloud: &Cloud) {
     cloud.good(&["cluster", "create", "web", "--template", "web-tier", "--size", "3"]);
     let balancer = carriers(cloud, "web", "haproxy").remove(0);
     until("both are asked", || (pages(&balancer).len() == 2).then_some(()));
+    login(cloud, "web");
     cloud.good(&["cluster", "expand", "web", "4"]);
     cloud.good(&["cluster", "configure", "web", "--set", "web.text=good day", "--no-restart"]);
     until("the new one is asked too", || {
