@@ -168,6 +168,12 @@ pub fn check_logging(tx: &Tx<'_>, bucket: &Bucket, ask: &mut LoggingEnabled) -> 
         }
         Err(other) => return Err(other),
     };
+    if target.owner.id != bucket.owner.id {
+        return Err(Fault::new(
+            S3ErrorCode::InvalidTargetBucketForLogging,
+            "The owner for the bucket to be logged and the target bucket must be the same.",
+        ));
+    }
     if !crate::log::name_fits(&ask.target_prefix) {
         return Err(Fault::new(
             S3ErrorCode::InvalidArgument,

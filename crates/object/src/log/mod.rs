@@ -120,8 +120,12 @@ fn record(service: &Service, line: &Line) -> Option<Record> {
     Some(Record { to, text: line.text(&bucket, seen) })
 }
 
-/// Whether the target bucket lets the logs of a bucket in: by its policy, or by the list of its rights.
+/// Whether the target bucket lets the logs of a bucket in, which has the same owner: by its policy, or by the list of its
+/// rights.
 pub fn may_log(source: &Bucket, target: &Bucket, asked: &LoggingEnabled) -> bool {
+    if source.owner.id != target.owner.id {
+        return false;
+    }
     let context = Context::new()
         .with("aws:SourceArn", format!("arn:aws:s3:::{}", source.name))
         .with("aws:SourceAccount", &*source.owner.id);
@@ -130,5 +134,35 @@ pub fn may_log(source: &Bucket, target: &Bucket, asked: &LoggingEnabled) -> bool
         let writes = matches!(grant.permission, Permission::Write | Permission::FullControl);
         writes && grant.to == Grantee::LogDelivery
     });
-    by_policy || by_list && source.owner.id == target.owner.id
+    by_policy || by_list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Account;
+
+    #[test]
+    fn logs_go_to_buckets_of_the_same_owner() {
+        const LETS: &str = r#"{"Statement":{"Effect":"Allow","Principal":{"Service":"logging.s3.amazonaws.com"},"Action":"s3:PutObject","Resource":"*"}}"#;
+        let bucket = |name: &str, owner: &str| {
+            let owner = Account { id: owner.into(), name: owner.into() };
+            Bucket {
+                id: 1,
+                name: name.into(),
+                acl: crate::record::Acl::private(&owner),
+                owner,
+                created: 0,
+                versioning: Default::default(),
+                policy: Some(LETS.into()),
+                location: None,
+                settings: Default::default(),
+                quota: None,
+            }
+        };
+        let asked = LoggingEnabled { target_bucket: "logs".into(), ..LoggingEnabled::default() };
+        let may = |owner| may_log(&bucket("box", "home"), &bucket("logs", owner), &asked);
+        assert!(may("home"));
+        assert!(!may("away"), "also where it was set before");
+    }
 }

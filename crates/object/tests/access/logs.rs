@@ -333,6 +333,18 @@ async fn only_the_owner_says_where_lines_go() {
 }
 
 #[tokio::test]
+async fn lines_stay_with_the_owner_of_their_bucket() {
+    let bed = Bed::start().await;
+    prepare(&bed).await;
+    let other = user("other");
+    assert_eq!(bed.call(&other, "PUT", "/its", "").await.code(), "ok");
+    // The policy of `logs` lets anyone's logs in.
+    let answer = bed.call(&other, "PUT", "/its?logging=", &asked("")).await;
+    assert_eq!((answer.status, answer.code()), (400, "InvalidTargetBucketForLogging"), "{}", answer.body);
+    bed.stop().await;
+}
+
+#[tokio::test]
 async fn names_with_spaces_are_one_field() {
     let bed = Bed::start_with(|config| config.log_every = Duration::from_millis(100)).await;
     prepare(&bed).await;
