@@ -62,7 +62,7 @@ impl Goal {
             }
             (_, P::Failed) => Verdict::Failed(state),
             (_, P::Available) if behind(workload) => Verdict::Waiting(state),
-            (_, P::Canary) if held(workload) => Verdict::Waiting(state),
+            (_, P::Canary) if held(workload) || short(workload) => Verdict::Waiting(state),
             (_, P::Active) if !matches!(workload.spec.mode, Mode::Cron { .. }) => Verdict::Waiting(state),
             (_, P::Progressing | P::Updating | P::RollingBack) => Verdict::Waiting(state),
             (_, P::Available | P::Canary | P::Paused | P::Active | P::Waiting | P::Done) => {
@@ -80,13 +80,18 @@ fn replicas(workload: &Workload) -> Option<u32> {
     }
 }
 
+/// Whether fewer are available than should be, of whatever revision.
+fn short(workload: &Workload) -> bool {
+    let status = &workload.status;
+    replicas(workload).is_some_and(|replicas| status.wanted != replicas) || status.available < status.wanted
+}
+
 /// Whether the status is still that of before the order.
 fn behind(workload: &Workload) -> bool {
     let status = &workload.status;
-    let stale = replicas(workload).is_some_and(|replicas| status.wanted != replicas);
     // What is too much is there until the next look of the one who lets it go.
     let surplus = matches!(workload.spec.mode, Mode::Service { .. }) && status.available > status.wanted;
-    stale || surplus || status.available < status.wanted || status.updated < status.wanted
+    surplus || short(workload) || status.updated < status.wanted
 }
 
 /// Whether the last run ended before enough of it ended well.
@@ -357,6 +362,7 @@ mod tests {
         let canary = |hold_ms| Some(model::workload::Canary { instances: model::Amount::Count(1), hold_ms });
         check(service(), "canary", |w| w.spec.update.canary = canary(None), "Reached");
         check(service(), "canary", |w| w.spec.update.canary = canary(Some(500)), "Waiting");
+        check(service(), "canary", |w| w.status.available -= 1, "Waiting");
     }
 
     #[test]

@@ -118,6 +118,7 @@ pub async fn update(session: &Session, args: UpdateArguments) -> Result<()> {
     if !args.command.is_empty() {
         spec.instance.command = args.command;
     }
+    let names_canary = args.workload.names_canary();
     args.workload.change(&mut spec, args.instance)?;
     spec.validate_for(&seen.name)?;
     let changes = diff(&json(&seen.spec), &json(&spec));
@@ -131,6 +132,10 @@ pub async fn update(session: &Session, args: UpdateArguments) -> Result<()> {
         return show::show(session, &seen).await;
     }
     let changed = put(session, seen.clone(), WorkloadUpdate { spec }).await?;
+    if let Some(canary) = changed.spec.update.canary.as_ref().filter(|_| !names_canary) {
+        let tried = canary.instances;
+        note(format!("it is first tried on {tried}, as an earlier --canary said; --no-canary ends that"));
+    }
     let goal = Goal::changed(&seen, &changed);
     act::finish(session, changed, goal, &args.waiting).await
 }

@@ -116,6 +116,11 @@ fn wrong(option: &str, sentence: &str) -> Failure {
 }
 
 impl WorkloadOptions {
+    /// Whether it is said here if an update begins with a canary.
+    pub fn names_canary(&self) -> bool {
+        self.canary.is_some() || self.no_canary
+    }
+
     /// Puts what is given into the spec; what it then says is checked by the model.
     pub fn change(self, spec: &mut WorkloadSpec, instance: InstanceOptions) -> Result<()> {
         let restart_given = instance.restart_given();
