@@ -268,6 +268,8 @@ impl Fault {
     pub const INVALID: i32 = 400;
     /// There was a machine, and it is gone for good.
     pub const GONE: i32 = 410;
+    /// There is no room for the machine: another one has none either.
+    pub const NO_ROOM: i32 = 507;
     /// It was tried and failed.
     pub const FAILED: i32 = 1;
 

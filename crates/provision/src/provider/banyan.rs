@@ -30,6 +30,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long one that failed is waited for: an image may be on its way.
 const FAILED_MAX: Duration = Duration::from_secs(20);
+/// How long one that no place can hold is waited for.
+const PLACELESS_MAX: Duration = Duration::from_secs(60);
 /// Processes of a machine: it runs more than one program.
 const PIDS: u32 = 8192;
 
@@ -178,7 +180,7 @@ async fn ready(setting: &Setting<'_>) -> Result<Report, Fault> {
 async fn running(task: &Task) -> Result<String, Fault> {
     let client = client(task)?;
     let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
-    let mut failed_at = None;
+    let (mut failed_at, mut placeless_since) = (None, None);
     loop {
         let instance = find(&client, task).await?;
         let Some(instance) = instance else {
@@ -195,6 +197,19 @@ async fn running(task: &Task) -> Result<String, Fault> {
                 return Err(Fault { is_passing: false, ..Fault::failed(text) });
             }
         }
+        let placeless = match instance.phase {
+            Phase::Pending | Phase::Placed => client.instance_why(instance.id.as_str()).await.ok(),
+            _ => None,
+        };
+        match placeless.and_then(|why| why.placeless()) {
+            None => placeless_since = None,
+            Some(why) => {
+                let since: &mut Instant = placeless_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > PLACELESS_MAX {
+                    return Err(no_room(instance.name.as_str(), &why));
+                }
+            }
+        }
         if began.elapsed() > RUN_MAX {
             let seconds = RUN_MAX.as_secs();
             return Err(Fault::failed(format!("the instance does not run after {seconds} s: {why}")));
@@ -202,6 +217,13 @@ async fn running(task: &Task) -> Result<String, Fault> {
         sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// Whether there is room is known; a machine made anew would have no more of it.
+fn no_room(name: &str, why: &str) -> Fault {
+    let seconds = PLACELESS_MAX.as_secs();
+    let text = format!("the instance '{name}' has had no place for {seconds} s: {why}");
+    Fault { status: Fault::NO_ROOM, is_passing: false, ..Fault::failed(text) }
 }
 
 /// Deletes it and waits until it is gone; one that never was is gone already.

@@ -140,10 +140,14 @@ async fn create(setting: &Setting<'_>) -> Result<Report, Fault> {
         Some(trouble) if taken == 0 => {
             Err(Fault { message: format!("none of {count} machines can be used: {trouble}"), ..trouble })
         }
-        _ => Err(Fault {
+        // One of those may be reached again.
+        Some(trouble) => Err(Fault {
             is_passing: true,
-            ..Fault::credentials(format!("all {count} machines of the provider are in use"))
+            ..Fault::credentials(format!(
+                "{taken} of {count} machines of the provider are in use, and others cannot be used: {trouble}"
+            ))
         }),
+        None => Err(Fault::credentials(format!("all {count} machines of the provider are in use"))),
     }
 }
 

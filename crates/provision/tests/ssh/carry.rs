@@ -71,6 +71,7 @@ async fn a_machine_of_a_pool_lives_and_is_given_back() {
     assert!(first.carry(&carrier, "CREATE").await.is_good());
     let full = second.carry(&carrier, "CREATE").await;
     assert_eq!(full.message, "all 1 machines of the provider are in use");
+    assert!(!full.is_passing);
     assert_eq!((full.status, full.is_passing), (Fault::CREDENTIALS, true));
     for verb in ["CONFIRM", "BOOTSTRAP", "INSTALL"] {
         let report = first.carry(&carrier, verb).await;

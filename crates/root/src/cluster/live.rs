@@ -61,6 +61,8 @@ const NOTHING_MADE: std::ops::Range<i32> = 200..300;
 const INVALID: i32 = 400;
 /// There was a machine, and it is gone for good.
 pub const GONE: i32 = 410;
+/// There is no room for the machine.
+const NO_ROOM: i32 = 507;
 
 /// What changed since it was last kept.
 #[derive(Debug, Default)]
@@ -392,7 +394,8 @@ impl Live {
         // A machine that is part of the cluster is never given up.
         let is_new = self.rows.get(&task.node).is_some_and(|row| row.before.is_none());
         let is_chain = is_new && matches!(verb, Verb::Create | Verb::Confirm | Verb::Bootstrap);
-        let is_hopeless = report.status == INVALID || (verb == Verb::Create && !report.is_passing);
+        let is_hopeless =
+            [INVALID, NO_ROOM].contains(&report.status) || (verb == Verb::Create && !report.is_passing);
         if is_chain && !is_hopeless && is_wanted && self.spend(task.node) {
             row.failures = 0;
             return Outcome::Again(BACKOFF_FIRST_MS);

@@ -86,3 +86,20 @@ async fn a_machine_that_cannot_be_deleted_is_told_and_deleted_later() {
     tokio::time::timeout(Duration::from_secs(30), gone(&user, "shop")).await.unwrap();
     assert_eq!(fake.machines(), 0);
 }
+
+#[tokio::test]
+async fn a_machine_without_room_is_not_made_anew() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    user.catalogue_write(&catalogue()).await.unwrap();
+    let fake = Fake::start(&world, "hand").await;
+    let message = "no zone can hold it (near: only 250m CPU are free)".to_owned();
+    let full = Report { status: 507, message: message.clone(), ..Report::default() };
+    fake.ground.lock().unwrap().fails = vec![("CONFIRM 1001".into(), 99, full)];
+    user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
+    let ended = settled(&user, "shop").await;
+    assert_eq!((ended.status, ended.nodes, fake.machines()), (ClusterStatus::Terminated, 0, 0), "{ended:?}");
+    assert!(ended.message.unwrap().contains(&message));
+    let ground = fake.ground.lock().unwrap();
+    assert_eq!(ground.done.iter().filter(|done| *done == "CONFIRM 1001").count(), 1, "{:?}", ground.done);
+}

@@ -253,7 +253,7 @@ pub async fn resume(session: &Session, args: OneArguments) -> Result<()> {
 pub async fn abort(session: &Session, args: OneArguments) -> Result<()> {
     let cluster = find(session, &args.cluster).await?;
     let after = session.client.cluster_abort(cluster.name.as_str()).await?;
-    finish_with(session, after, Goal::Over, args.waiting.limit()).await
+    finish_with(session, after, Goal::Over, args.waiting.limit_or(JOB_WAIT)).await
 }
 
 /// Waits as asked, which says what came of it; programs get the whole.

@@ -193,7 +193,7 @@ pub async fn watch(session: &Session, name: &str) -> Result<()> {
         note(format!("cluster {name}: there is no job to follow"));
         return Ok(());
     };
-    let mut seen: BTreeMap<String, (TaskStatus, u32)> = BTreeMap::new();
+    let mut seen: BTreeMap<String, (TaskStatus, u32, bool)> = BTreeMap::new();
     loop {
         let job = match session.client.cluster_job(&name, &first.id).await {
             Ok(job) => job,
@@ -209,7 +209,8 @@ pub async fn watch(session: &Session, name: &str) -> Result<()> {
             Err(error) => return Err(error.into()),
         };
         for task in job.stages.iter().flatten() {
-            let is = (task.status, task.failures);
+            // What is said of one under way is new; how it is said may change all the time.
+            let is = (task.status, task.failures, task.message.is_some());
             let was = seen.insert(task.id.clone(), is).unwrap_or_default();
             if was != is {
                 line(session, task)?;

@@ -17,7 +17,7 @@ use super::possible::possible;
 use super::{SOLVE_MAX, create, find, journal, view};
 use crate::cloud::{Caller, Cloud};
 use crate::cluster::plan::{self, Planned, Wish};
-use crate::cluster::record::{Mark, PlanTask, TaskRecord, node_id, shown_id};
+use crate::cluster::record::{Mark, PlanTask, TaskRecord, Verb, node_id, shown_id};
 use crate::cluster::{key_context, load};
 use crate::history::{self, Line};
 use crate::tables::{RemovedRecord, decode, encode, kind};
@@ -29,7 +29,7 @@ pub async fn nodes(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Vec<Clu
     let known = view::known(&snapshot, row);
     let nodes = snapshot.cluster_nodes.get(&row.id).into_iter().flatten();
     let user = |image: &str| ssh_user(&catalogue, image, &row.provider);
-    Ok(nodes.map(|(_, node)| view::node(row, node, &known, &user(&node.imagetype))).collect())
+    Ok(nodes.map(|(_, node)| view::node(&snapshot, row, node, &known, &user(&node.imagetype))).collect())
 }
 
 fn ssh_user(catalogue: &Catalogue, image: &str, provider: &str) -> String {
@@ -125,8 +125,17 @@ pub async fn job(cloud: &Cloud, caller: &Caller, name: &str, id: &str) -> Result
     });
     let held = held.flatten().unwrap_or_default();
     let is_over = job.status.is_over();
-    let shown =
-        |at: &u32| task_view(&job.id(), *at, &plan.tasks[*at as usize], tasks.get(at), &held, is_over);
+    let nodes = snapshot.cluster_nodes.get(&row.id);
+    let shown = |at: &u32| {
+        let task = &plan.tasks[*at as usize];
+        let mut shown = task_view(&job.id(), *at, task, tasks.get(at), &held, is_over);
+        if task.verb == Some(Verb::Confirm) && shown.status == TaskStatus::InProgress {
+            let waits =
+                nodes.and_then(|nodes| view::placeless(&snapshot, &row.tenant, nodes.get(&task.node)?));
+            shown.message = waits.or(shown.message);
+        }
+        shown
+    };
     let stages = plan::stages(&plan.tasks).iter().map(|stage| stage.iter().map(shown).collect()).collect();
     Ok(ClusterJob { summary: view::job_summary(job), stages })
 }

@@ -1,12 +1,14 @@
 //! Records of clusters as users see them.
 
 use api::{Cluster, ClusterLink, ClusterNode, JobSummary, NodeStatus};
+use model::TenantId;
 use serde_json::Value;
 use template::entity::Link;
 use template::expand::{self, Nodes, Scope};
 
 use crate::cluster::body;
 use crate::cluster::record::{ClusterRecord, JobRecord, Machine, NodeRecord};
+use crate::ops::instance;
 use crate::ops::view::tenant_name;
 use crate::state::{Row, Snapshot};
 
@@ -82,7 +84,22 @@ fn links(links: &[Link], nodes: &Nodes, this: &str, owner: &str) -> Vec<ClusterL
     links.iter().filter_map(shown).take(LINKS_MAX).collect()
 }
 
-pub fn node(row: &ClusterRecord, node: &NodeRecord, nodes: &Nodes, ssh_user: &str) -> ClusterNode {
+/// Why the instance of a node that is being made has no place.
+pub fn placeless(snapshot: &Snapshot, tenant: &TenantId, node: &NodeRecord) -> Option<String> {
+    if !node.local || node.confirmed {
+        return None;
+    }
+    let id = node.result.get("providerid").and_then(Value::as_str)?;
+    instance::why_of(snapshot.entry(tenant, id)?).placeless()
+}
+
+pub fn node(
+    snapshot: &Snapshot,
+    row: &ClusterRecord,
+    node: &NodeRecord,
+    nodes: &Nodes,
+    ssh_user: &str,
+) -> ClusterNode {
     let id = node.num.to_string();
     let own = node.services.iter().filter_map(|service| row.service_links.get(service));
     let shown = own.flat_map(|all| links(all, nodes, &id, &row.created_by)).take(LINKS_MAX).collect();
@@ -117,6 +134,6 @@ pub fn node(row: &ClusterRecord, node: &NodeRecord, nodes: &Nodes, ssh_user: &st
             .map(str::to_owned)
             .collect(),
         links: shown,
-        message: absence.or_else(|| node.message.clone()),
+        message: absence.or_else(|| placeless(snapshot, &row.tenant, node)).or_else(|| node.message.clone()),
     }
 }
