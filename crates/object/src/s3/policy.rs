@@ -4,11 +4,14 @@ use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Response};
 
 use super::{Answer, Req};
-use crate::access::policy::{For, Policy as Rules};
+use crate::access::policy::{For, Name, Policy as Rules};
 use crate::access::{self, ENFORCED, acl};
 use crate::fault::{Fault, Result};
 use crate::record::{Bucket, Grantee};
 use crate::service::{Records, Service, put_bucket};
+
+/// Characters of a message about an unknown name.
+const NAME_SHOWN: usize = 200;
 
 pub async fn get_bucket_policy(
     service: &Service,
@@ -25,7 +28,11 @@ pub async fn put_bucket_policy(
     req: Req<PutBucketPolicyInput>,
 ) -> Answer<PutBucketPolicyOutput> {
     let PutBucketPolicyInput { bucket, policy, .. } = req.input;
-    let public = Rules::parse(&policy, For::Bucket(&bucket))?.is_public();
+    let rules = Rules::parse(&policy, For::Bucket(&bucket))?;
+    for name in rules.names() {
+        check_name(service, name).await?;
+    }
+    let public = rules.is_public();
     change(service, bucket, move |bucket| {
         let block = bucket.settings.public_access.as_ref();
         if public && block.is_some_and(|block| block.block_public_policy == Some(true)) {
@@ -39,6 +46,27 @@ pub async fn put_bucket_policy(
     })
     .await?;
     Ok(S3Response::new(PutBucketPolicyOutput {}))
+}
+
+/// Whom a policy names must be there: a typo would let nobody in, or shut nobody out.
+async fn check_name(service: &Service, name: &Name) -> Result<()> {
+    let (account, user) = match name {
+        Name::Account(account) | Name::Role { account, .. } | Name::Session { account, .. } => {
+            (account, None)
+        }
+        Name::User { account, user } => (account, Some(user)),
+        Name::Everyone | Name::Service(_) | Name::Stranger => return Ok(()),
+    };
+    let identity = &service.identity;
+    let why = match user {
+        _ if identity.account(account).await.is_none() => format!("there is no tenant '{account}'"),
+        Some(user) if !identity.user_exists(account, user).await => {
+            format!("the tenant '{account}' has no user '{user}'")
+        }
+        _ => return Ok(()),
+    };
+    let why = why.chars().filter(|c| !c.is_control()).take(NAME_SHOWN).collect::<String>();
+    Err(Fault::new(S3ErrorCode::MalformedPolicy, format!("Invalid principal in policy: {why}")))
 }
 
 pub async fn delete_bucket_policy(

@@ -248,3 +248,27 @@ async fn checksums_that_nobody_verifies_are_refused() {
     assert_eq!((answer.code(), answer.status), ("InvalidRequest", 400));
     bed.stop().await;
 }
+
+#[tokio::test]
+async fn policies_name_who_is_there() {
+    let bed = Bed::start().await;
+    let admin = user("admin");
+    assert_eq!(bed.call(&admin, "PUT", "/box", "").await.code(), "ok");
+    for (principal, code) in [
+        (r#"{"AWS":"away"}"#, "ok"),
+        (r#"{"AWS":"arn:aws:iam::home:user/member"}"#, "ok"),
+        (r#"{"AWS":"arn:aws:iam::home:role/viewer"}"#, "ok"),
+        (r#"{"CanonicalUser":"home"}"#, "ok"),
+        (r#"{"AWS":"awwy"}"#, "MalformedPolicy"),
+        (r#"{"AWS":"arn:aws:iam::awwy:root"}"#, "MalformedPolicy"),
+        (r#"{"AWS":["away","arn:aws:iam::home:user/nobody"]}"#, "MalformedPolicy"),
+        (r#"{"CanonicalUser":"awwy"}"#, "MalformedPolicy"),
+    ] {
+        let text = crate::policy(&format!(
+            r#""Effect":"Allow","Principal":{principal},"Action":"s3:GetObject","Resource":"arn:aws:s3:::box/*""#
+        ));
+        let answer = bed.call(&admin, "PUT", "/box?policy=", &text).await;
+        assert_eq!(answer.code(), code, "{principal}: {}", answer.body);
+    }
+    bed.stop().await;
+}

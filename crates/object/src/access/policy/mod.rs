@@ -2,12 +2,14 @@
 //!
 //! A statement that denies wins over all that allow.
 
+mod actions;
 mod condition;
 mod parse;
 mod pattern;
 mod subject;
 #[cfg(test)]
 mod tests;
+mod unique;
 
 pub use condition::Condition;
 pub use parse::{For, SIZE_MAX};
@@ -75,6 +77,14 @@ impl Policy {
             verdict = Verdict::Allow;
         }
         verdict
+    }
+
+    /// Whom its statements are about.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
+        self.statements.iter().flat_map(|statement| match &statement.principals {
+            Principals::Holder => &[],
+            Principals::Only(names) | Principals::Except(names) => names.as_slice(),
+        })
     }
 
     /// Whether it allows something to everyone, with no condition that narrows who that is.

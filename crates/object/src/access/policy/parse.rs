@@ -6,11 +6,14 @@ use serde_json::{Map, Value};
 use super::condition::Condition;
 use super::pattern;
 use super::subject::Name;
-use super::{Names, Policy, Principals, Statement};
+use super::unique::Unique;
+use super::{Names, Policy, Principals, Statement, actions};
 use crate::fault::{Fault, Result};
 
 /// The most bytes of a policy.
 pub const SIZE_MAX: usize = 20 * 1024;
+/// Characters of an unknown action that are told back.
+const ACTION_SHOWN: usize = 80;
 
 /// What a policy is for.
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +39,12 @@ impl Policy {
         if !text.trim_start().starts_with('{') {
             return Err(malformed("Policies must be valid JSON and the first byte must be '{'"));
         }
-        let value: Value = serde_json::from_str(text)
-            .map_err(|error| malformed(format!("This policy contains invalid Json: {error}")))?;
+        let invalid =
+            |error: serde_json::Error| malformed(format!("This policy contains invalid Json: {error}"));
+        if !matches!(purpose, For::Kept) {
+            serde_json::from_str::<Unique>(text).map_err(invalid)?;
+        }
+        let value: Value = serde_json::from_str(text).map_err(invalid)?;
         let Value::Object(policy) = value else { return Err(malformed("Invalid policy syntax.")) };
         for (field, value) in &policy {
             match field.as_str() {
@@ -109,7 +116,7 @@ fn statement(value: &Value, purpose: For<'_>) -> Result<Statement> {
     Ok(Statement {
         allow,
         principals: principals(fields, allow, purpose)?,
-        actions: actions(fields)?,
+        actions: actions(fields, purpose)?,
         resources: resources(fields, purpose)?,
         conditions: conditions(fields.get("Condition"), purpose)?,
     })
@@ -149,20 +156,17 @@ fn names(value: &Value) -> Result<Vec<Name>> {
     Ok(names)
 }
 
-fn actions(fields: &Map<String, Value>) -> Result<Names> {
+fn actions(fields: &Map<String, Value>, purpose: For<'_>) -> Result<Names> {
     let names = one_of(fields, "Action", "NotAction")?;
-    for action in &names.patterns {
-        let known = action == "*"
-            || action.split_once(':').is_some_and(|(service, name)| {
-                service.eq_ignore_ascii_case("s3")
-                    && !name.is_empty()
-                    && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '*' || c == '?')
-            });
-        if !known {
-            return Err(malformed("Policy has invalid action"));
+    // What was kept before is not looked at again: it says nothing that could be asked.
+    let odd = names.patterns.iter().find(|action| !actions::is_known(action));
+    match odd.filter(|_| !matches!(purpose, For::Kept)) {
+        Some(action) => {
+            let action: String = action.chars().take(ACTION_SHOWN).collect();
+            Err(malformed(format!("Policy has invalid action: {}", action.escape_debug())))
         }
+        None => Ok(names),
     }
-    Ok(names)
 }
 
 fn resources(fields: &Map<String, Value>, purpose: For<'_>) -> Result<Names> {

@@ -440,3 +440,22 @@ fn a_kept_policy_that_cannot_be_read_denies() {
     assert_eq!(get(&policy, Subject::User(&user("a1", "ann")), &Context::new()), Verdict::Deny);
     assert!(!policy.is_public());
 }
+
+#[test]
+fn typos_are_told() {
+    let with = |fields: &str| {
+        reason(&statement(&format!(
+            r#""Effect":"Allow","Principal":"*","Resource":"arn:aws:s3:::b/*",{fields}"#
+        )))
+    };
+    assert_eq!(with(r#""Action":"s3:GetObjekt""#), "Policy has invalid action: s3:GetObjekt");
+    assert_eq!(with(r#""NotAction":["s3:GetObject","s3:Putt*"]"#), "Policy has invalid action: s3:Putt*");
+    assert!(with(r#""Action":"s3:GetObject","Action":"s3:PutObject""#).contains("'Action' stands twice"));
+    let nested = r#""Action":"s3:*","Condition":{"StringEquals":{"aws:userid":"a","aws:userid":"b"}}"#;
+    assert!(with(nested).contains("'aws:userid' stands twice"));
+    // Nobody is shut out by what was kept before.
+    let kept = statement(
+        r#""Effect":"Allow","Principal":"*","Resource":"*","Action":["s3:GetObjekt","s3:GetObject"]"#,
+    );
+    assert_eq!(get(&Policy::kept(&kept), Subject::Anonymous, &Context::new()), Verdict::Allow);
+}
