@@ -1,4 +1,4 @@
-//! Text in addresses.
+//! Text in addresses and in XML.
 
 /// Percent-escapes all but the unreserved; with `path` slashes stay.
 pub fn escape(text: &str, path: bool) -> String {
@@ -11,4 +11,9 @@ pub fn escape(text: &str, path: bool) -> String {
         }
     }
     out
+}
+
+/// Whether XML can hold the text: not all control characters can be written in it, however they are escaped.
+pub fn fits_xml(text: &str) -> bool {
+    text.chars().all(|c| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..))
 }

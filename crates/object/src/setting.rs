@@ -137,11 +137,10 @@ pub fn check_website(website: &WebsiteConfiguration) -> Result<()> {
                 "RedirectAllRequestsTo cannot be provided in conjunction with other settings",
             ));
         }
-        return if all.host_name.is_empty() {
-            Err(invalid("The host name must not be empty"))
-        } else {
-            Ok(())
-        };
+        if all.host_name.is_empty() {
+            return Err(invalid("The host name must not be empty"));
+        }
+        return check_protocol(all.protocol.as_ref());
     }
     let Some(index) = &website.index_document else {
         return Err(invalid(
@@ -154,7 +153,20 @@ pub fn check_website(website: &WebsiteConfiguration) -> Result<()> {
     if website.routing_rules.as_ref().is_some_and(|rules| rules.len() > ROUTING_RULES_MAX) {
         return Err(invalid(format!("A website has {ROUTING_RULES_MAX} routing rules at most")));
     }
-    Ok(())
+    website
+        .routing_rules
+        .iter()
+        .flatten()
+        .try_for_each(|rule| check_protocol(rule.redirect.protocol.as_ref()))
+}
+
+fn check_protocol(protocol: Option<&Protocol>) -> Result<()> {
+    match protocol.map(Protocol::as_str) {
+        None | Some(Protocol::HTTP | Protocol::HTTPS) => Ok(()),
+        Some(_) => Err(invalid(
+            "Invalid protocol, protocol can be http or https. If not defined the protocol will be selected automatically.",
+        )),
+    }
 }
 
 /// The target must be there and let logs in. Fills in what was left open; grants on the logs are not kept,

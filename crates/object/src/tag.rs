@@ -31,6 +31,9 @@ pub fn check(tags: Tags, most: usize) -> Result<Tags> {
         if value.chars().count() > VALUE_MAX {
             return Err(invalid("The value of a tag has 256 characters at most"));
         }
+        if [key, value].into_iter().any(|text| !crate::escape::fits_xml(text)) {
+            return Err(invalid("A tag holds a character that it may not hold"));
+        }
         if !keys.insert(key.as_str()) {
             return Err(invalid("Cannot provide multiple Tags with the same key"));
         }
@@ -91,7 +94,8 @@ mod tests {
 
     #[test]
     fn bad_ones_are_refused() {
-        for text in ["a=1&a=2", "%zz=1", "%e=1", "=x", "%ff=1"] {
+        assert!(from_query("a=%09%0A").is_ok());
+        for text in ["a=1&a=2", "%zz=1", "%e=1", "=x", "%ff=1", "a=%00", "%1b=1", "a=%EF%BF%BF"] {
             assert!(from_query(text).is_err(), "{text}");
         }
         let many: Vec<String> = (0..11).map(|number| format!("k{number}=v")).collect();

@@ -4,6 +4,28 @@ use crate::bed::{Bed, user};
 use crate::{ask, good, publish};
 
 #[tokio::test]
+async fn redirects_go_by_http_alone() {
+    let bed = Bed::start().await;
+    let admin = user("admin");
+    good(&bed, &admin, "PUT", "/box", "").await;
+    for (protocol, code) in
+        [("http", "ok"), ("https", "ok"), ("javascript", "InvalidArgument"), ("HTTP", "InvalidArgument")]
+    {
+        let all = format!(
+            "<WebsiteConfiguration><RedirectAllRequestsTo><HostName>h</HostName><Protocol>{protocol}</Protocol></RedirectAllRequestsTo></WebsiteConfiguration>"
+        );
+        let rule = format!(
+            "<WebsiteConfiguration><IndexDocument><Suffix>i</Suffix></IndexDocument><RoutingRules><RoutingRule><Redirect><HostName>h</HostName><Protocol>{protocol}</Protocol></Redirect></RoutingRule></RoutingRules></WebsiteConfiguration>"
+        );
+        for document in [all, rule] {
+            let answer = bed.call(&admin, "PUT", "/box?website=", &document).await;
+            assert_eq!(answer.code(), code, "{protocol}: {}", answer.body);
+        }
+    }
+    bed.stop().await;
+}
+
+#[tokio::test]
 async fn a_bucket_is_a_website() {
     let bed = Bed::start_with(|config| config.website_domains = vec!["web.test".into()]).await;
     let admin = user("admin");
