@@ -438,6 +438,9 @@ pub struct ClusterSolve {
     pub add: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
+    /// What it was before the last change, as `rollback` makes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rollback: bool,
 }
 
 /// What a cluster would be like, or why there is none.
@@ -448,6 +451,12 @@ pub struct ClusterPreview {
     /// What the change amounts to: `CLUSTER_CREATE`, `CLUSTER_EXPAND`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
+    /// Numbers of the machines that would be made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made: Vec<u32>,
+    /// Numbers of the machines that would be deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deleted: Vec<u32>,
     /// How many tasks of each name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tasks: BTreeMap<String, u32>,

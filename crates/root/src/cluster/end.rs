@@ -101,9 +101,15 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
     End { cluster: Some(cluster), job, kept, gone }
 }
 
-/// What it was is kept beside what it is now; doing the same again is no change.
+/// Changes that are the last one even where they led to what was there.
+const CHANGES: [&str; 3] = ["CLUSTER_CONFIGURE", "CLUSTER_CONFIGURE_WITH_RESTART", "CLUSTER_UPGRADE"];
+
+/// What it was is kept beside what it is now. To start, to stop, to look and to make machines anew is no change.
 fn become_target(live: &Live, cluster: &mut ClusterRecord, job: &JobRecord) {
     if cluster.shape == job.target {
+        if CHANGES.contains(&job.action.as_str()) {
+            cluster.before = Some(job.target.clone());
+        }
         return;
     }
     cluster.before = Some(std::mem::replace(&mut cluster.shape, job.target.clone()));

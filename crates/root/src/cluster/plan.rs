@@ -164,7 +164,7 @@ impl Ground<'_> {
             }
             Wish::Rollback => {
                 let back = self.cluster.back().cloned();
-                let back = back.ok_or_else(|| Error::conflict("there is no earlier layout to go back to"))?;
+                let back = back.ok_or_else(|| self.nowhere_back())?;
                 let assignment = plan::assign(&self.standing(), &back.layout);
                 let cost = back.layout.cost(self.catalogue, &self.cluster.provider);
                 let planned = match assignment.action() {
@@ -195,6 +195,16 @@ impl Ground<'_> {
             Wish::Stop(services) => self.operate(Order::StopServices, services),
             Wish::Restart(services) => self.operate(Order::RestartServices, services),
             Wish::Upgrade { services, batch } => self.upgrade(services, *batch),
+        }
+    }
+
+    fn nowhere_back(&self) -> Error {
+        match self.cluster.before {
+            None => Error::conflict("there is no earlier layout to go back to"),
+            Some(_) => Error::conflict(
+                "there is nothing to go back to: the last change left machines, services and configuration as they were",
+            )
+            .hint("expand, shrink, services and configure lead to where it was before"),
         }
     }
 
@@ -496,6 +506,13 @@ pub fn counts(plan: &Plan) -> BTreeMap<String, u32> {
         *counts.entry(verb.word().to_owned()).or_default() += 1;
     }
     counts
+}
+
+/// The nodes that a plan makes, and those whose machines it deletes.
+pub fn moves(plan: &Plan) -> (Vec<u32>, Vec<u32>) {
+    let numbers =
+        |is: fn(&PlanRow) -> bool| plan.nodes.iter().filter(|row| is(row)).map(|row| row.num).collect();
+    (numbers(|row| row.before.is_none()), numbers(|row| row.gone))
 }
 
 /// The stages of a plan, alike tasks of each counted together.

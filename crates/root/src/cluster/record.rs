@@ -101,11 +101,11 @@ pub struct ClusterRecord {
 
 impl ClusterRecord {
     /// What a rollback makes of it. A change that failed half-way left its shape as it was before, so that is where it
-    /// leads then.
+    /// leads then. There is nothing to go back to if the last change led to what was there.
     pub fn back(&self) -> Option<&Shape> {
         match self.status {
             ClusterStatus::Inconsistent => Some(&self.shape),
-            _ => self.before.as_ref(),
+            _ => self.before.as_ref().filter(|before| **before != self.shape),
         }
     }
 }

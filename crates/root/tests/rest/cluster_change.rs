@@ -244,3 +244,34 @@ async fn machines_of_a_pool_are_given_back_without_services() {
     assert_eq!((same.status, same.size, fake.machines()), (ClusterStatus::Active, 2, 2), "{same:?}");
     assert_eq!(last(1002, from), ["START 1002 web", "STOP 1002 web", "REMOVE 1002 web", "DELETE 1002"]);
 }
+
+#[tokio::test]
+async fn a_rollback_takes_back_the_last_change_and_no_other() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    user.catalogue_write(&catalogue()).await.unwrap();
+    let fake = Fake::start(&world, "hand").await;
+    user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
+    settled(&user, "shop").await;
+    user.cluster_expand("shop", &ClusterResize { size: 3, anew: false }).await.unwrap();
+    settled(&user, "shop").await;
+    let back =
+        || api::ClusterSolve { cluster: Some("shop".into()), rollback: true, ..api::ClusterSolve::default() };
+    let preview = user.cluster_solve(&back()).await.unwrap();
+    assert_eq!((preview.made, preview.deleted), (vec![], vec![1002]));
+    // What only goes through services is the last change only where it may lead elsewhere.
+    user.cluster_restart("shop", &Default::default()).await.unwrap();
+    assert!(settled(&user, "shop").await.can_rollback);
+    user.cluster_check("shop").await.unwrap();
+    assert!(settled(&user, "shop").await.can_rollback);
+    user.cluster_upgrade("shop", &ClusterUpgrade::default()).await.unwrap();
+    settled(&user, "shop").await;
+    user.cluster_restart("shop", &Default::default()).await.unwrap();
+    assert!(!settled(&user, "shop").await.can_rollback);
+    for refused in
+        [user.cluster_rollback("shop").await.unwrap_err(), user.cluster_solve(&back()).await.unwrap_err()]
+    {
+        assert!(refused.message.contains("there is nothing to go back to"), "{refused:?}");
+    }
+    assert_eq!(fake.machines(), 3);
+}

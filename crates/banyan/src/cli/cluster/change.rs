@@ -199,12 +199,6 @@ pub async fn upgrade(session: &Session, args: UpgradeArguments) -> Result<()> {
     finish(session, after, &args.waiting).await
 }
 
-pub async fn rollback(session: &Session, args: OneArguments) -> Result<()> {
-    let cluster = find(session, &args.cluster).await?;
-    let after = session.client.cluster_rollback(cluster.name.as_str()).await?;
-    finish(session, after, &args.waiting).await
-}
-
 pub async fn repair(session: &Session, args: RepairArguments) -> Result<()> {
     let cluster = find(session, &args.cluster).await?;
     let body = ClusterRepair { nodes: args.nodes };

@@ -153,7 +153,7 @@ pub async fn solve(session: &Session, args: SolveArguments) -> Result<u8> {
             size: args.size,
             add: args.add,
             remove: args.remove,
-            ask: None,
+            ..ClusterSolve::default()
         },
         (None, template) => {
             let Wish { provider, services, hardwaretype, imagetype } = args.wish;

@@ -3,6 +3,7 @@
 mod change;
 mod create;
 mod logs;
+mod rollback;
 mod show;
 mod ssh;
 
@@ -61,7 +62,7 @@ enum Verb {
     /// Install services anew, a few machines at a time.
     Upgrade(change::UpgradeArguments),
     /// Go back to the layout, services and configuration before the last change, or before one that failed half-way.
-    Rollback(change::OneArguments),
+    Rollback(rollback::Arguments),
     /// Make machines anew that are gone, with their services; those that stay are configured for it.
     Repair(change::RepairArguments),
     /// Ask the provider whether its machines are there; on this cloud that is seen without being asked for.
@@ -107,7 +108,7 @@ pub async fn run(session: &Session, args: Arguments) -> Result<u8> {
         Verb::Restart(args) => change::order(session, Act::Restart, args).await,
         Verb::Services(args) => change::services(session, args).await,
         Verb::Upgrade(args) => change::upgrade(session, args).await,
-        Verb::Rollback(args) => change::rollback(session, args).await,
+        Verb::Rollback(args) => rollback::run(session, args).await,
         Verb::Repair(args) => change::repair(session, args).await,
         Verb::Check(args) => change::check(session, args).await,
         Verb::Lease(args) => change::lease(session, args).await,

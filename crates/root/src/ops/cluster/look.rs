@@ -17,7 +17,7 @@ use super::possible::possible;
 use super::{SOLVE_MAX, create, find, journal, view};
 use crate::cloud::{Caller, Cloud};
 use crate::cluster::plan::{self, Planned, Wish};
-use crate::cluster::record::{Mark, PlanTask, TaskRecord, Verb, node_id, shown_id};
+use crate::cluster::record::{ClusterRecord, Mark, PlanTask, TaskRecord, Verb, node_id, shown_id};
 use crate::cluster::{key_context, load};
 use crate::history::{self, Line};
 use crate::tables::{RemovedRecord, decode, encode, kind};
@@ -181,6 +181,9 @@ pub async fn key(cloud: &Cloud, caller: &Caller, name: &str) -> Result<ClusterKe
 
 /// What a cluster would be like; nothing is changed.
 pub async fn solve(cloud: &Cloud, caller: &Caller, body: ClusterSolve) -> Result<ClusterPreview> {
+    if body.rollback && (body.size.is_some() || !body.add.is_empty() || !body.remove.is_empty()) {
+        return Err(Error::invalid("a rollback takes no size and no services").at("rollback"));
+    }
     let planned = match (&body.ask, &body.cluster) {
         (Some(_), Some(_)) | (None, None) => {
             let why = "say what a new cluster should be like in 'ask', or name one that stands in 'cluster'";
@@ -190,12 +193,8 @@ pub async fn solve(cloud: &Cloud, caller: &Caller, body: ClusterSolve) -> Result
         (None, Some(name)) => {
             let snapshot = cloud.state.snapshot();
             let row = find(&snapshot, caller, name)?;
-            let mut services = row.shape.services.clone();
-            services.retain(|service| !body.remove.contains(service));
-            services.extend(body.add.iter().filter(|new| !row.shape.services.contains(new)).cloned());
-            let size = body.size.unwrap_or_else(|| row.shape.layout.size());
-            let wish = Wish::Become { size, services, anew: true };
-            let definition = load::definition(cloud, &row.id, row.shape.definition).await?;
+            let (wish, number) = changed(row, &body);
+            let definition = load::definition(cloud, &row.id, number).await?;
             let (nodes, known) = (nodes_of(&snapshot, &row.id), definition.clone());
             let planned = planned(Arc::clone(&row.value), known, nodes, wish, SOLVE_MAX).await;
             planned.and_then(|planned| {
@@ -215,6 +214,18 @@ pub async fn solve(cloud: &Cloud, caller: &Caller, body: ClusterSolve) -> Result
     }
 }
 
+/// What a cluster that stands is to become, and the number of the definitions that it is made from then.
+fn changed(row: &ClusterRecord, body: &ClusterSolve) -> (Wish, u32) {
+    if body.rollback {
+        return (Wish::Rollback, row.back().map_or(row.shape.definition, |back| back.definition));
+    }
+    let mut services = row.shape.services.clone();
+    services.retain(|service| !body.remove.contains(service));
+    services.extend(body.add.iter().filter(|new| !row.shape.services.contains(new)).cloned());
+    let size = body.size.unwrap_or_else(|| row.shape.layout.size());
+    (Wish::Become { size, services, anew: true }, row.shape.definition)
+}
+
 fn preview(planned: Planned) -> ClusterPreview {
     let group = |group: &template::Group| LayoutGroup {
         count: group.count,
@@ -222,7 +233,10 @@ fn preview(planned: Planned) -> ClusterPreview {
         hardwaretype: group.hardwaretype.clone(),
         imagetype: group.imagetype.clone(),
     };
+    let (made, deleted) = plan::moves(&planned.plan);
     ClusterPreview {
+        made,
+        deleted,
         layout: planned.target.layout.0.iter().map(group).collect(),
         action: Some(planned.action.to_owned()),
         tasks: plan::counts(&planned.plan),
