@@ -33,5 +33,5 @@ pub use context::Context;
 pub use decide::{ENFORCED, PREFERRED, WRITER, is_enforced};
 pub use gate::{Gate, Peer};
 pub use guard::{Guard, authorize, service_may};
-pub use request::{pairs, request_context};
+pub use request::{pairs, path_decode, request_context};
 pub use sts::Sts;

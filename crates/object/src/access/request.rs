@@ -161,6 +161,11 @@ pub fn pairs(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     })
 }
 
+/// The text of a path.
+pub fn path_decode(path: &str) -> String {
+    decode(&path.replace('+', "%2B"))
+}
+
 /// Undoes `%xx` and `+`. What is not UTF-8 then is replaced.
 fn decode(text: &str) -> String {
     let bytes = text.as_bytes();

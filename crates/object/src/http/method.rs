@@ -61,6 +61,23 @@ const OBJECT_LACKS: [&str; 4] = ["append", "encryption", "renameObject", "torren
 /// Parameters that may stand in a query without a value and are no sub-resources.
 const PLAIN: [&str; 5] = ["continuation-token", "delimiter", "marker", "prefix", "x-id"];
 
+/// The operation that a request seems to ask for, as far as it is known without the library.
+pub fn guess(method: &Method, uri: &Uri, object: bool) -> String {
+    let query: Vec<(String, String)> = pairs(uri.query().unwrap_or_default()).collect();
+    let named = KNOWN.iter().find(|(known, ..)| query.iter().any(|(name, _)| name == known));
+    match (named, object) {
+        _ if method == Method::OPTIONS => "Preflight",
+        (Some(("uploadId", ..)), _) if query.iter().any(|(name, _)| name == "partNumber") => "UploadPart",
+        (Some(("uploadId", ..)), _) => "CompleteMultipartUpload",
+        (Some(("delete", ..)), false) => "DeleteObjects",
+        (Some((name, ..)), _) if *name != "partNumber" => name,
+        (_, true) => "GetObject",
+        (_, false) if method == Method::POST => "PostObject",
+        (_, false) => "ListObjects",
+    }
+    .to_owned()
+}
+
 /// Refuses sub-resources that are not offered, and to change a bucket or an object by one that cannot be changed so.
 pub fn check(method: &Method, uri: &Uri, object: bool) -> Result<()> {
     let query: Vec<(String, String)> = pairs(uri.query().unwrap_or_default()).collect();
@@ -112,6 +129,17 @@ fn lacking(name: &str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_guessed() {
+        let of = |method: Method, uri: &'static str, object| guess(&method, &Uri::from_static(uri), object);
+        assert_eq!(of(Method::GET, "/b/k?versionId=x", true), "GetObject");
+        assert_eq!(of(Method::PUT, "/b/k?partNumber=1&uploadId=x", true), "UploadPart");
+        assert_eq!(of(Method::GET, "/b?acl", false), "acl");
+        assert_eq!(of(Method::GET, "/b", false), "ListObjects");
+        assert_eq!(of(Method::POST, "/b", false), "PostObject");
+        assert_eq!(of(Method::OPTIONS, "/b?acl", false), "Preflight");
+    }
 
     #[test]
     fn a_sub_resource_is_not_taken_for_its_owner() {

@@ -35,8 +35,8 @@ use crate::checksum;
 use crate::fault::Fault;
 use crate::form;
 use crate::log::{Line, Log};
-use crate::service::Service;
-use crate::trace::Trace;
+use crate::service::{Caller, Service};
+use crate::trace::{Seen, Trace};
 use amend::Details;
 use place::{Places, Seat};
 use slow::{Pace, Taking};
@@ -275,7 +275,11 @@ impl Edge {
         let mut line = Line::begin(&req, trace, &request_id, self.host_id.clone(), tls);
         let received = length_of(&req).or_else(|| amend::length_within(req.headers())).unwrap_or(0);
         let empty = length_of(&req) == Some(0);
-        let mut response = self.answer(req).await?;
+        let failed = |error: &HttpError| tracing::error!(?error, request_id, "a request cannot be answered");
+        let mut response = self.answer(req).await.inspect_err(failed)?;
+        if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(request_id, method = %line.method(), path = ?line.uri.path(), "a request failed");
+        }
         if silence.fell() {
             response = close(refused(silent())?)?;
         }
@@ -304,8 +308,39 @@ impl Edge {
         line.took = started.elapsed();
         let operation = line.trace.seen().map_or("none", |seen| seen.operation.as_str());
         self.service.metrics.request(operation, line.status, line.took, received, line.sent.unwrap_or(0));
+        if line.trace.seen().is_none() {
+            line.trace.note(self.guess(&line, peer));
+        }
         self.log.note(&line).await;
         Ok(response)
+    }
+
+    /// What a request was about that was answered before anyone knew: its signature was refused, or it is a website's.
+    fn guess(&self, line: &Line, peer: Peer) -> Seen {
+        let path = line.uri.path().trim_start_matches('/');
+        let host =
+            line.host().and_then(|host| self.websites.bucket(host).or_else(|| self.hosts.bucket(host)));
+        let (bucket, key) = match host {
+            Some(bucket) => (bucket.to_ascii_lowercase(), path),
+            None => {
+                let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+                (access::path_decode(bucket), key)
+            }
+        };
+        let named = |text: String| (!text.is_empty()).then_some(text);
+        let key = named(access::path_decode(key));
+        Seen {
+            operation: method::guess(line.method(), &line.uri, key.is_some()),
+            bucket: named(bucket),
+            key,
+            caller: Caller {
+                principal: None,
+                address: Some(peer.address),
+                tls: peer.tls,
+                region: self.service.config.region.as_str().into(),
+                narrowed: None,
+            },
+        }
     }
 
     async fn answer(&self, req: Request<Body>) -> Result<HttpResponse, HttpError> {

@@ -87,6 +87,14 @@ impl Line {
         }
     }
 
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_ref().and_then(|host| host.to_str().ok())
+    }
+
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
     /// The line about a request that a bucket has `seen`, after those about each object of a request about many.
     pub fn text(&self, bucket: &Bucket, seen: &Seen) -> String {
         let each = self.trace.each().iter().map(|each| self.each(bucket, seen, each));

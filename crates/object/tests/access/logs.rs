@@ -333,6 +333,52 @@ async fn only_the_owner_says_where_lines_go() {
 }
 
 #[tokio::test]
+async fn refused_signatures_and_redirects_have_their_lines() {
+    let bed = Bed::start_with(|config| {
+        config.log_every = Duration::from_millis(100);
+        config.website_domains = vec!["web.test".into()];
+    })
+    .await;
+    prepare(&bed).await;
+    let admin = user("admin");
+    let site = "<WebsiteConfiguration><RedirectAllRequestsTo><HostName>h.test</HostName></RedirectAllRequestsTo></WebsiteConfiguration>";
+    assert_eq!(bed.call(&admin, "PUT", "/box?website=", site).await.code(), "ok");
+    let mut wrong = admin.clone();
+    wrong.secret.push('x');
+    assert_eq!(bed.call(&wrong, "GET", "/box/a%20b", "").await.code(), "SignatureDoesNotMatch");
+    assert_eq!(bed.call(&user("nobody"), "GET", "/box?acl=", "").await.code(), "InvalidAccessKeyId");
+    let at = stamp(-3600);
+    let old = bed.signed(&admin, "PUT", "/box/old", &[], "UNSIGNED-PAYLOAD", (&at, "us-east-1"));
+    let old: Vec<(&str, &str)> = old.iter().map(|(name, value)| (&**name, &**value)).collect();
+    assert_eq!(bed.raw("PUT", "/box/old", &old, "").await.code(), "RequestTimeTooSkewed");
+    let bad = [("authorization", "Basic abc")];
+    assert_eq!(bed.raw("GET", "/box/bad", &bad, "").await.code(), "InvalidArgument");
+    let plain = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let page =
+        plain.get(format!("http://{}/page", bed.host())).header("host", "box.web.test").send().await.unwrap();
+    assert_eq!(page.status().as_u16(), 301);
+    let end = Instant::now() + Duration::from_secs(60);
+    let wanted = [
+        " REST.GET.OBJECT a%20b \"GET /box/a%20b HTTP/1.1\" 403 SignatureDoesNotMatch ",
+        " REST.GET.ACL - \"GET /box?acl= HTTP/1.1\" 403 InvalidAccessKeyId ",
+        " REST.PUT.OBJECT old \"PUT /box/old HTTP/1.1\" 403 RequestTimeTooSkewed ",
+        " REST.GET.OBJECT bad \"GET /box/bad HTTP/1.1\" 400 InvalidArgument ",
+        " REST.GET.OBJECT page \"GET /page HTTP/1.1\" 301 - ",
+    ];
+    loop {
+        let lines = lines(&bed).await;
+        if wanted.iter().all(|wanted| count(&lines, wanted) == 1) {
+            let anonymous = |line: &&String| line.contains("] 127.0.0.1 - ");
+            assert!(lines.iter().filter(anonymous).count() >= wanted.len(), "{lines:?}");
+            break;
+        }
+        assert!(Instant::now() < end, "{lines:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    bed.stop().await;
+}
+
+#[tokio::test]
 async fn lines_stay_with_the_owner_of_their_bucket() {
     let bed = Bed::start().await;
     prepare(&bed).await;
