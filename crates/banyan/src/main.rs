@@ -89,12 +89,17 @@ async fn settle() {
 }
 
 /// The broker that is built in tells every connection as news, and warns of every stranger that does not get in: whoever
-/// reaches its port could fill the disk with that. Only whoever looks for details wants it.
+/// reaches its port could fill the disk with that. The library of S3 tells the mistakes of clients as errors; what the
+/// store itself fails at is told by the store. Only whoever looks for details wants all that.
 fn quiet(filter: &str) -> String {
-    match ["rmqtt", "debug", "trace"].iter().any(|word| filter.contains(word)) {
-        true => filter.to_owned(),
-        false => format!("{filter},rmqtt=error"),
+    let details = ["debug", "trace"].iter().any(|word| filter.contains(word));
+    let mut quiet = filter.to_owned();
+    for (name, level) in [("rmqtt", "error"), ("s3s", "off")] {
+        if !details && !filter.contains(name) {
+            quiet.push_str(&format!(",{name}={level}"));
+        }
     }
+    quiet
 }
 
 /// Logs go to stderr, filtered by BANYAN_LOG: for a role in its own process what happens, else only what went wrong.
@@ -119,4 +124,16 @@ fn log_start(role: bool) {
 /// Whether a line comes from the broker or from those who talk to it.
 fn of_broker(target: &str) -> bool {
     ["link::mqtt", "rmqtt", "rumqtt"].iter().any(|own| target.starts_with(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_strangers_can_fill_the_log_with_is_left_out() {
+        assert_eq!(quiet("info"), "info,rmqtt=error,s3s=off");
+        assert_eq!(quiet("info,s3s=warn"), "info,s3s=warn,rmqtt=error");
+        assert_eq!(quiet("debug"), "debug");
+    }
 }
