@@ -64,8 +64,8 @@ enum Verb {
     Versioning {
         /// Name of the bucket.
         name: String,
-        /// on or off; versions that are there stay.
-        #[arg(value_parser = ["on", "off"])]
+        /// on or off, or as it is printed: enabled or suspended. Versions that are there stay.
+        #[arg(value_parser = ["on", "off", "enabled", "suspended"])]
         state: Option<String>,
     },
     /// Who else may do what with the bucket: a policy as S3 has it.
@@ -153,7 +153,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             output::changed(session.format, &bucket, &bucket.name, &bucket.versioning)
         }
         Verb::Versioning { name, state: Some(state) } => {
-            s3(session).await?.versioning_set(&name, state == "on").await?;
+            let enabled = ["on", "enabled"].contains(&state.as_str());
+            s3(session).await?.versioning_set(&name, enabled).await?;
             note(format!("bucket {name}: versioning {state}"));
             Ok(())
         }

@@ -16,6 +16,11 @@ use crate::session::Session;
 /// The longest document; the store takes less.
 const DOCUMENT_MAX: u64 = 1 << 20;
 
+/// The field that holds a policy as text.
+const WRAPPED_POLICY: &str = "Policy";
+/// A header that is printed beside the rules of a lifecycle.
+const HEADER: &str = "TransitionDefaultMinimumObjectSize";
+
 /// What is done with a setting.
 #[derive(Subcommand)]
 pub enum Verb {
@@ -120,11 +125,17 @@ fn wire(setting: &Setting, text: &str, file: &Path) -> Result<String> {
     }
     let document: Value = match serde_json::from_str(text) {
         // The words of a policy stay as they are.
-        Ok(Value::Object(_)) if setting.root.is_none() => return Ok(text.to_owned()),
+        Ok(Value::Object(fields)) if setting.root.is_none() && !fields.contains_key(WRAPPED_POLICY) => {
+            return Ok(text.to_owned());
+        }
         Ok(document) => document,
         Err(_) => yaml_serde::from_str(text)
             .map_err(|error| flawed(format!("this is neither JSON nor YAML: {error}")))?,
     };
+    let document = unwrapped(setting, document);
+    if let (None, Value::String(policy)) = (setting.root, &document) {
+        return Ok(policy.clone());
+    }
     if !document.is_object() {
         return Err(flawed(format!("a {} is a document with named fields", setting.noun))
             .hint("'banyan bucket --help' and docs/buckets.md have examples"));
@@ -132,6 +143,17 @@ fn wire(setting: &Setting, text: &str, file: &Path) -> Result<String> {
     match setting.root {
         Some(root) => document::to_xml(root, &document).map_err(flawed),
         None => Ok(document.to_string()),
+    }
+}
+
+/// The document in what the AWS tools print: they put a few of them into a field of its own, and a header beside rules.
+fn unwrapped(setting: &Setting, document: Value) -> Value {
+    let Value::Object(mut fields) = document else { return document };
+    fields.remove(HEADER);
+    let wrapper = setting.root.unwrap_or(WRAPPED_POLICY);
+    match fields.len() {
+        1 => fields.remove(wrapper).unwrap_or(Value::Object(fields)),
+        _ => Value::Object(fields),
     }
 }
 
@@ -147,5 +169,37 @@ fn show(format: Format, name: &str, setting: &Setting, text: &str) -> Result<()>
         (Format::Name, _) => output::data(&format!("{name}\n")),
         (_, true) => output::data(&output::yaml(&document)),
         (_, false) => output::data(&format!("{document:#}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_the_aws_tools_print_is_taken() {
+        let wire = |setting: &Setting, text: &str| wire(setting, text, Path::new("f")).unwrap();
+        let block = "<PublicAccessBlockConfiguration><BlockPublicAcls>true</BlockPublicAcls></PublicAccessBlockConfiguration>";
+        for text in [
+            r#"{"PublicAccessBlockConfiguration": {"BlockPublicAcls": true}}"#,
+            r#"{"BlockPublicAcls": true}"#,
+            "PublicAccessBlockConfiguration:\n  BlockPublicAcls: true\n",
+        ] {
+            assert_eq!(wire(&PUBLIC_ACCESS, text), block, "{text}");
+        }
+        let sealed = wire(&ENCRYPTION, r#"{"ServerSideEncryptionConfiguration": {"Rules": []}}"#);
+        assert_eq!(sealed, "<ServerSideEncryptionConfiguration></ServerSideEncryptionConfiguration>");
+        let life = wire(&LIFECYCLE, r#"{"TransitionDefaultMinimumObjectSize": "x", "Rules": [{"ID": "a"}]}"#);
+        assert_eq!(life, "<LifecycleConfiguration><Rule><ID>a</ID></Rule></LifecycleConfiguration>");
+        assert_eq!(wire(&POLICY, r#"{"Policy": "{\"Version\": 1}"}"#), r#"{"Version": 1}"#);
+        assert_eq!(wire(&POLICY, r#"{"Version":  1}"#), r#"{"Version":  1}"#);
+    }
+
+    #[test]
+    fn fields_that_nobody_knows_reach_the_store_by_their_name() {
+        let text =
+            wire(&PUBLIC_ACCESS, r#"{"PublicAccessBlock": {"BlockPublicAcls": true}}"#, Path::new("f"));
+        assert!(text.unwrap().contains("<PublicAccessBlock>"), "the store refuses it");
     }
 }

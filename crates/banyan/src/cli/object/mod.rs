@@ -17,7 +17,7 @@ use crate::output::table::Column;
 use crate::output::text::size;
 use crate::output::{self, Format, note};
 use crate::session::Session;
-use remote::{Entry, Found, Place, Transfers, s3, walk};
+use remote::{Entry, Found, Place, Transfers, s3, shown, walk};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -149,7 +149,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             let s3 = remote::s3_for_link(session, expires, inside).await?;
             let url = s3.presign(method, &what.bucket, &what.key, expires.as_secs())?.to_string();
             let link = Link { method, url, expires_s: expires.as_secs() };
-            output::changed(session.format, &link, &what.to_string(), &link.url)
+            let name = format!("{}/{}", what.bucket, what.key);
+            output::changed(session.format, &link, &name, &link.url)
         }
     }
 }
@@ -272,7 +273,7 @@ async fn get(session: &Session, from: Place, to: Option<PathBuf>, version: Optio
         None => PathBuf::from(name?),
     };
     let bytes = s3.run(transfer::get_file(&s3, &from, version, &path)).await?;
-    note(format!("{from}: {} in {}", size(bytes), path.display()));
+    note(format!("{from}: {} in {}", size(bytes), shown(&path.display().to_string())));
     told(session.format, &[Done::moved(&from, &path, bytes)])
 }
 
@@ -327,21 +328,21 @@ async fn rm(
     let bucket = &place.bucket;
     let gone = keys.iter().map(|key| Done::gone(bucket, key, version)).collect();
     if dry_run {
-        keys.iter().for_each(|key| note(format!("{bucket}/{key}: would be deleted (nothing was changed)")));
+        keys.iter().for_each(|key| note(format!("{bucket}/{}: would be deleted (nothing was changed)", shown(key))));
         return Ok(gone);
     }
     if let ([key], false) = (&keys[..], recursive) {
         if version.is_none() && s3.head(bucket, key).await?.is_none() {
-            return Err(Failure::new(format!("there is no object '{bucket}/{key}'")));
+            return Err(Failure::new(format!("there is no object '{place}'")));
         }
         s3.delete(bucket, key, version).await?;
-        note(format!("{bucket}/{key}: deleted"));
+        note(format!("{place}: deleted"));
         return Ok(gone);
     }
     let keys: Vec<(String, Option<String>)> = keys.into_iter().map(|key| (key, None)).collect();
     for part in keys.chunks(DELETE_MAX) {
         s3.delete_many(bucket, part).await?;
-        part.iter().for_each(|(key, _)| note(format!("{bucket}/{key}: deleted")));
+        part.iter().for_each(|(key, _)| note(format!("{bucket}/{}: deleted", shown(key))));
     }
     Ok(gone)
 }

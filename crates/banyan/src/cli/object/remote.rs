@@ -79,8 +79,20 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.bucket, self.key)
+        write!(f, "{}", shown(&format!("{}/{}", self.bucket, self.key)))
     }
+}
+
+/// A name as people see it: keys may hold what would move the cursor of a terminal, or more.
+pub fn shown(name: &str) -> String {
+    let mut shown = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_default()),
+            false => shown.push(letter),
+        }
+    }
+    shown
 }
 
 /// A store, and the uploads in parts that were begun there and have not ended.
@@ -226,5 +238,11 @@ mod tests {
         assert_eq!(Place::parse("b").expect("fine"), place("b", ""));
         assert!(Place::parse("s3:///k").is_err());
         assert!(Place::parse("").is_err());
+    }
+
+    #[test]
+    fn keys_do_not_reach_the_terminal_as_they_are() {
+        let place = Place { bucket: "b".into(), key: "a\u{1b}[2Jé\r\u{9b}".into() };
+        assert_eq!(place.to_string(), "b/a\\u{1b}[2Jé\\r\\u{9b}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use futures::{StreamExt, stream};
 use object::client::{Client, DELETE_MAX, etag_of};
 
-use super::remote::{Found, Place, Transfers, walk};
+use super::remote::{Found, Place, Transfers, shown, walk};
 use super::transfer;
 use crate::failure::{Failure, Result};
 use crate::output::note;
@@ -73,7 +73,7 @@ pub async fn up(s3: &Transfers, from: &Path, to: &Place, terms: &Terms) -> Resul
             outcome.same += 1;
             continue;
         }
-        note(format!("{}put {name} to {place}", would(terms)));
+        note(format!("{}put {} to {place}", would(terms), shown(name)));
         jobs.push((from.join(name), place));
         outcome.copied += 1;
         outcome.bytes += facts.size;
@@ -83,7 +83,7 @@ pub async fn up(s3: &Transfers, from: &Path, to: &Place, terms: &Terms) -> Resul
         .filter(|name| terms.delete && !here.contains_key(*name))
         .map(|name| (format!("{}{name}", folder(&to.key)), None))
         .collect();
-    gone.iter().for_each(|(key, _)| note(format!("{}delete {}/{key}", would(terms), to.bucket)));
+    gone.iter().for_each(|(key, _)| note(format!("{}delete {}/{}", would(terms), to.bucket, shown(key))));
     outcome.deleted = gone.len() as u64;
     if terms.dry_run {
         return Ok(outcome);
@@ -142,7 +142,7 @@ pub async fn down(s3: &Client, from: &Place, to: &Path, terms: &Terms) -> Result
             outcome.same += 1;
             continue;
         }
-        note(format!("{}get {name}", would(terms)));
+        note(format!("{}get {}", would(terms), shown(name)));
         let place = Place { bucket: from.bucket.clone(), key: format!("{}{name}", folder(&from.key)) };
         jobs.push((path, place));
         outcome.copied += 1;
@@ -157,9 +157,10 @@ pub async fn down(s3: &Client, from: &Place, to: &Path, terms: &Terms) -> Result
         transfer::shown(&from.to_string(), Some(outcome.bytes), &done, work).await?;
     }
     for name in here.keys().filter(|name| terms.delete && !there.contains_key(*name)) {
-        note(format!("{}delete {}", would(terms), to.join(name).display()));
+        note(format!("{}delete {}", would(terms), shown(&to.join(name).display().to_string())));
         if !terms.dry_run {
-            std::fs::remove_file(to.join(name)).map_err(|error| Failure::new(format!("{name}: {error}")))?;
+            std::fs::remove_file(to.join(name))
+                .map_err(|error| Failure::new(format!("{}: {error}", shown(name))))?;
         }
         outcome.deleted += 1;
     }
@@ -214,13 +215,13 @@ fn files(root: &Path) -> Result<BTreeMap<String, Facts>> {
             let linked = std::fs::symlink_metadata(&path).is_ok_and(|own| own.is_symlink());
             let meta = match std::fs::metadata(&path) {
                 Err(error) if linked && error.kind() == std::io::ErrorKind::NotFound => {
-                    note(format!("{}: a link to nothing is left out", path.display()));
+                    note(format!("{}: a link to nothing is left out", shown(&path.display().to_string())));
                     continue;
                 }
                 meta => meta.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
             };
             if linked && meta.is_dir() {
-                note(format!("{}: a link to a folder is left out", path.display()));
+                note(format!("{}: a link to a folder is left out", shown(&path.display().to_string())));
             } else if meta.is_dir() {
                 open.push(path);
             } else if meta.is_file() {

@@ -10,7 +10,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object::client::Client;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
-use super::remote::{Place, Transfers};
+use super::remote::{self, Place, Transfers};
 use crate::failure::{Failure, Result};
 use crate::output::progress::Progress;
 
@@ -29,7 +29,7 @@ const NAME_MAX: usize = 255;
 const NAME_SHOWN: usize = 40;
 
 fn at(path: &Path, error: std::io::Error) -> Failure {
-    Failure::new(format!("{}: {error}", path.display()))
+    Failure::new(format!("{}: {error}", remote::shown(&path.display().to_string())))
 }
 
 /// Sends a file. `-` is not a file: see [`put_stdin`].
@@ -246,6 +246,7 @@ fn check_name(to: &Path) -> Result<()> {
         return Ok(());
     }
     let start: String = name.to_string_lossy().chars().take(NAME_SHOWN).collect();
+    let start = remote::shown(&start);
     Err(Failure::new(format!("'{start}…' is longer than the name of a file may be ({NAME_MAX} bytes)"))
         .hint("give the file a name of its own: banyan object get BUCKET/KEY FILE"))
 }
