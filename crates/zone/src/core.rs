@@ -166,6 +166,8 @@ pub struct Core {
     /// Instances that were just given to a node, and from when on root is told of that.
     placed: VecDeque<(Timestamp, InstanceId)>,
     removed: BTreeMap<ChildId, String>,
+    /// Its nodes of before were heard or are lost: what fits nowhere now is for root to place.
+    settled: bool,
     /// The measured way to root, there and back.
     up_us: Option<u32>,
 }
@@ -195,7 +197,8 @@ impl Core {
         let child = Child::new(epoch, facts, inbox).paged(page_bytes);
         let (version, removed) = (version.to_owned(), kept.removed);
         let placed = VecDeque::new();
-        let mut core = Self { name, version, child, parent, touched, placed, removed, up_us: None };
+        let settled = !parent.awaits_children();
+        let mut core = Self { name, version, child, parent, touched, placed, removed, settled, up_us: None };
         core.refresh();
         core
     }
@@ -296,7 +299,7 @@ impl Core {
         for id in std::mem::take(&mut self.touched) {
             let Some(mut view) = self.parent.view(&id) else { continue };
             if self.parent.stuck(&id) {
-                view.refused = true;
+                view.refused = self.settled;
                 let nowhere = self.parent.explanation(&id).map(nowhere);
                 let why = [view.message.take(), nowhere].into_iter().flatten().collect::<Vec<_>>();
                 view.message = Some(why.join("; "));
@@ -509,6 +512,10 @@ impl Core {
     pub fn step(&mut self, now: Timestamp) -> Step {
         let fold = self.parent.expire(now);
         self.touched.extend(fold.changed);
+        if !self.settled && !self.parent.awaits_children() {
+            self.settled = true;
+            self.touched.extend(self.parent.stuck_ids().cloned());
+        }
         let decisions = self.parent.decide(now, DECISIONS_MAX);
         self.touched.extend(self.parent.news_take());
         while let Some((_, id)) = self.placed.pop_front_if(|(at, _)| *at <= now) {

@@ -53,6 +53,7 @@ struct World {
     zone: ZoneService,
     clock: Arc<ManualClock>,
     task: tokio::task::JoinHandle<()>,
+    ledger: std::path::PathBuf,
 }
 
 impl World {
@@ -67,12 +68,17 @@ impl World {
         let zone = ZoneService::open(config, Arc::new(Nowhere), clock.clone()).unwrap();
         let running = zone.clone();
         let task = tokio::spawn(async move { running.run().await });
-        Self { zone, clock, task }
+        Self { zone, clock, task, ledger: dir.join("ledger.redb") }
     }
 
     async fn end(self) {
         self.task.abort();
         let _ = self.task.await;
+        drop(self.zone);
+        // What was being written when it ended is written to its end.
+        while tier::ledger::Ledger::open(&self.ledger).is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
     }
 
     /// Lets time pass as it does, in steps that the zone sees, and hears these nodes meanwhile.

@@ -119,6 +119,16 @@ impl Parent {
         self.stuck.contains(id) && self.place_of(id).is_none()
     }
 
+    /// What looks for a child and finds none that fits.
+    pub fn stuck_ids(&self) -> impl Iterator<Item = &InstanceId> {
+        self.stuck.iter().filter(|id| self.place_of(id).is_none())
+    }
+
+    /// Whether a child that is known from before is still to be heard; until its lease lapses it may come.
+    pub fn awaits_children(&self) -> bool {
+        self.children.values().any(|state| state.alive && !state.heard)
+    }
+
     pub fn child_of(&self, id: &InstanceId) -> Option<&ChildId> {
         Some(&self.wants.get(id)?.place.as_ref()?.child)
     }

@@ -180,6 +180,34 @@ fn what_fits_nowhere_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_zone_that_began_anew_refuses_nothing_before_its_nodes_were_heard_or_lost() {
+    for comes in [true, false] {
+        let mut world = World::new();
+        let large = world.node("n2", 4);
+        world.tell(vec![assignment(2, |_| {})]);
+        world.node("n1", 1);
+        let away = world.nodes.remove(&large).expect("there");
+        world.restart();
+        world.tell(vec![assignment(3, |spec| spec.cpu = Cpu(2000))]);
+        let seen = world.core.observed_get(&InstanceId::from_random(3)).expect("told");
+        assert!(seen.phase == Phase::Pending && !seen.refused, "{seen:?}");
+        if comes {
+            world.nodes.insert(large.clone(), away);
+            world.settle();
+            assert_eq!(world.place(3), Some(large));
+        } else {
+            for second in 1..=30 {
+                let now = NOW.plus_ms(second * 1000);
+                world.nodes.keys().for_each(|node| world.core.node_heard(node, now));
+                world.core.step(now);
+            }
+            let seen = world.core.observed_get(&InstanceId::from_random(3)).expect("told");
+            assert!(seen.refused, "{seen:?}");
+        }
+    }
+}
+
+#[test]
 fn a_drained_node_ends_empty_and_the_instance_runs_once() {
     let mut world = World::new();
     let first = world.node("n1", 4);
