@@ -29,7 +29,7 @@ use crate::service::{Records, Service};
 use crate::time::timestamp;
 use crate::version::{self, Deleted};
 
-/// Events that may wait for one target; when there are more, new ones are not kept.
+/// Events of one bucket that may wait, for all its targets together; when there are more, new ones are not kept.
 pub const WAITING_MAX: u64 = 100_000;
 /// How long an event is tried.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -41,6 +41,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How long a target that failed is left alone, at first and at most.
 const REST: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 const QUEUE: &str = "hook";
+/// Where it is counted how many events of a bucket wait.
+const HELD: &str = "held";
 /// Of buckets that name none.
 const REGION: &str = "us-east-1";
 
@@ -53,6 +55,9 @@ struct Waiting {
     /// It may not go to the store's own machine.
     #[serde(default)]
     far: bool,
+    /// Whose events it counts among; earlier builds kept none.
+    #[serde(default)]
+    bucket: u32,
 }
 
 /// What an event is about.
@@ -88,14 +93,49 @@ pub fn emit(tx: &mut Tx<'_>, bucket: &Bucket, event: &str, about: &About<'_>) ->
         let now = tx.now();
         let body = message(bucket, event, about, id.as_deref().unwrap_or_default(), now);
         let Some(to) = hook::address(arn).map(str::to_owned) else { continue };
-        let queue = Mark::of(&to);
-        let number = tx.next(&queue.counter())?;
-        if number.saturating_sub(queue.oldest(tx)?.unwrap_or(number)) >= WAITING_MAX {
+        let held = held(tx, bucket.id)?;
+        if held >= WAITING_MAX {
             tracing::warn!(bucket = bucket.name, target = to, "too many events wait; one is dropped");
             continue;
         }
-        let waiting = Waiting { to, at: now, body, far: bucket.settings.notification_far };
+        hold(tx, bucket.id, held + 1);
+        let queue = Mark::of(&to);
+        let number = tx.next(&queue.counter())?;
+        let waiting = Waiting { to, at: now, body, far: bucket.settings.notification_far, bucket: bucket.id };
         tx.put(queue.place(number), serde_json::to_vec(&waiting).expect("plain data"));
+    }
+    Ok(())
+}
+
+/// How many events of a bucket wait.
+fn held(records: &impl Records, bucket: u32) -> Result<u64> {
+    let count = records.record(&held_place(bucket))?;
+    Ok(count.as_deref().map_or(0, number))
+}
+
+fn hold(tx: &mut Tx<'_>, bucket: u32, count: u64) {
+    match count {
+        0 => tx.delete(held_place(bucket)),
+        count => tx.put(held_place(bucket), count.to_be_bytes().to_vec()),
+    }
+}
+
+fn number(value: &[u8]) -> u64 {
+    value.last_chunk().map_or(0, |number| u64::from_be_bytes(*number))
+}
+
+fn held_place(bucket: u32) -> Vec<u8> {
+    let mut place = beginning(HELD);
+    place.extend_from_slice(&bucket.to_be_bytes());
+    place
+}
+
+/// Events that do not wait any more, and those of each bucket among them.
+fn forget(tx: &mut Tx<'_>, done: Vec<Vec<u8>>, of: HashMap<u32, u64>) -> Result<()> {
+    done.into_iter().for_each(|name| tx.delete(name));
+    for (bucket, count) in of {
+        let left = held(tx, bucket)?.saturating_sub(count);
+        hold(tx, bucket, left);
     }
     Ok(())
 }
@@ -138,38 +178,29 @@ impl Mark {
     }
 
     fn place(self, number: u64) -> Vec<u8> {
-        let mut place = beginning();
+        let mut place = beginning(QUEUE);
         place.extend_from_slice(&self.0);
         place.extend_from_slice(&number.to_be_bytes());
         place
     }
 
     fn all(self) -> std::ops::Range<Vec<u8>> {
-        let mut prefix = beginning();
+        let mut prefix = beginning(QUEUE);
         prefix.extend_from_slice(&self.0);
         key::under(prefix)
     }
-
-    fn oldest(self, records: &impl Records) -> Result<Option<u64>> {
-        let mut found = None;
-        records.each(self.all(), |name, _| {
-            found = name.last_chunk().map(|number| u64::from_be_bytes(*number));
-            false
-        })?;
-        Ok(found)
-    }
 }
 
-fn beginning() -> Vec<u8> {
+fn beginning(of: &str) -> Vec<u8> {
     let mut name = vec![Space::Queue as u8];
-    name.extend_from_slice(QUEUE.as_bytes());
+    name.extend_from_slice(of.as_bytes());
     name.push(0);
     name
 }
 
 /// The queues that hold something.
 fn queues(records: &impl Records) -> Result<Vec<Mark>> {
-    let mut range = key::under(beginning());
+    let mut range = key::under(beginning(QUEUE));
     let mut found = Vec::new();
     loop {
         let mut next = None;
@@ -183,16 +214,14 @@ fn queues(records: &impl Records) -> Result<Vec<Mark>> {
     }
 }
 
-/// How long the longest queue is from its oldest event to its newest; delivered ones between them count.
+/// How many events wait of the bucket that has most of them.
 pub fn waiting(records: &impl Records) -> Result<u64> {
-    let mut longest = 0;
-    for queue in queues(records)? {
-        let newest = records.record(&key::counter(&queue.counter()))?;
-        let newest =
-            newest.as_deref().and_then(<[u8]>::last_chunk).map_or(0, |number| u64::from_be_bytes(*number));
-        longest = longest.max(queue.oldest(records)?.map_or(0, |oldest| newest.saturating_sub(oldest) + 1));
-    }
-    Ok(longest)
+    let mut most = 0;
+    records.each(key::under(beginning(HELD)), |_, value| {
+        most = most.max(number(value));
+        true
+    })?;
+    Ok(most)
 }
 
 /// What this store tells of.
@@ -371,6 +400,7 @@ async fn deliver(service: &Service, clients: &Clients, queue: Mark) -> Result<De
     let full = waiting.len() == ROUND;
     let now = jiff::Timestamp::now().as_millisecond();
     let mut done = Vec::new();
+    let mut of: HashMap<u32, u64> = HashMap::new();
     let mut failed = false;
     for (name, event) in waiting {
         let Some(event) = event else {
@@ -384,21 +414,90 @@ async fn deliver(service: &Service, clients: &Clients, queue: Mark) -> Result<De
                 break;
             }
         }
+        *of.entry(event.bucket).or_default() += 1;
         done.push(name);
     }
     if !done.is_empty() {
-        let gone = |tx: &mut Tx<'_>| -> Result<()> {
-            done.into_iter().for_each(|name| tx.delete(name));
-            Ok(())
-        };
-        service.engine.write(gone).await?;
+        service.engine.write(move |tx| forget(tx, done, of)).await?;
     }
     Ok(Delivered { failed, more: full && !failed })
 }
 
 #[cfg(test)]
 mod tests {
+    use s3s::dto::{Event, NotificationConfiguration, TopicConfiguration};
+
     use super::*;
+    use crate::engine::{Engine, EngineConfig};
+    use crate::record::Acl;
+
+    fn topic(address: &str) -> TopicConfiguration {
+        TopicConfiguration {
+            events: vec![Event::from("s3:ObjectCreated:*".to_owned())],
+            filter: None,
+            id: None,
+            topic_arn: address.into(),
+        }
+    }
+
+    /// One that tells two targets.
+    fn bucket(id: u32) -> Bucket {
+        let owner = Account { id: "o".into(), name: "o".into() };
+        let topics = vec![topic("http://a.test/"), topic("http://b.test/")];
+        let asked = NotificationConfiguration {
+            topic_configurations: Some(topics),
+            ..NotificationConfiguration::default()
+        };
+        let settings = crate::record::bucket::Settings {
+            notification: Some(asked),
+            ..crate::record::bucket::Settings::default()
+        };
+        Bucket {
+            id,
+            name: "b".into(),
+            acl: Acl::private(&owner),
+            owner,
+            created: 0,
+            versioning: Default::default(),
+            policy: None,
+            location: None,
+            settings,
+            quota: None,
+        }
+    }
+
+    fn put(tx: &mut Tx<'_>, bucket: &Bucket) -> Result<()> {
+        let by = &bucket.owner;
+        let about = About { object: "k", size: 0, etag: "", version_id: None, seq: 1, by };
+        emit(tx, bucket, "ObjectCreated:Put", &about)
+    }
+
+    #[tokio::test]
+    async fn a_bucket_has_room_for_so_many_events_whatever_their_targets() {
+        let data = tempfile::tempdir().unwrap();
+        let engine = Engine::open(EngineConfig::new(data.path().to_owned())).unwrap();
+        let fills = |tx: &mut Tx<'_>| -> Result<()> {
+            hold(tx, 1, WAITING_MAX - 1);
+            put(tx, &bucket(1))?;
+            put(tx, &bucket(1))?;
+            put(tx, &bucket(2))
+        };
+        engine.write(fills).await.unwrap();
+        let view = engine.read().unwrap();
+        let mut kept = Vec::new();
+        view.scan(key::under(beginning(QUEUE)), |name, _| {
+            kept.push(name.to_vec());
+            true
+        })
+        .unwrap();
+        assert_eq!(kept.len(), 3, "one of the first bucket, and both of the other");
+        assert_eq!((held(&view, 1).unwrap(), held(&view, 2).unwrap()), (WAITING_MAX, 2));
+        assert_eq!(waiting(&view).unwrap(), WAITING_MAX);
+        let of = HashMap::from([(0, 1), (1, 1), (2, 2)]);
+        engine.write(move |tx: &mut Tx<'_>| forget(tx, kept, of)).await.unwrap();
+        let view = engine.read().unwrap();
+        assert_eq!((held(&view, 1).unwrap(), held(&view, 2).unwrap()), (WAITING_MAX - 1, 0));
+    }
 
     #[test]
     fn patterns_name_events() {
