@@ -349,7 +349,10 @@ fn macros_are_expanded_for_one_node() {
         |id: &'static str, text: &'static str| ["expand", "--nodes", "nodes.json", "--self", id, text];
     let good = |id, macros| text(&world.run(&words(id, macros)).stdout);
     assert_eq!(good("n2", "%host.self%: %ip.access_v4.service.web%"), "two: 1.0.0.1,1.0.0.2\n");
-    assert_eq!(good("n2", "%instance.self.service.web% %cluster.owner% %%"), "2 %cluster.owner% %%\n");
+    assert_eq!(
+        good("n2", "%instance.self.service.web% %cluster.owner% 5%% %Y-%m"),
+        "2 %cluster.owner% 5% %Y-%m\n"
+    );
     let owned =
         world.json(&["expand", "--nodes", &file, "--self", "n1", "--owner", "ada", "-%cluster.owner%"], 0);
     assert_eq!(owned, json!({"text": "-ada"}));

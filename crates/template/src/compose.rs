@@ -81,7 +81,16 @@ fn collect<'a>(
     parts: &mut Vec<Part<'a>>,
     wrong: &mut Vec<Error>,
 ) {
-    if path.contains(&template.name.as_str()) || path.len() >= PARENTS_MAX {
+    let is_circle = path.contains(&template.name.as_str());
+    if !is_circle && path.len() >= PARENTS_MAX {
+        let (first, name) = (path[0], &template.name);
+        let why = format!(
+            "template {first} stands on more than {PARENTS_MAX} templates that extend each other, {name} among them"
+        );
+        wrong.push(Error::invalid(why).at("extends"));
+        return;
+    }
+    if is_circle {
         path.push(&template.name);
         let why = format!("templates extend each other in a circle: {}", path.join(" extends "));
         wrong.push(Error::invalid(why).at("extends"));
@@ -312,6 +321,13 @@ mod tests {
         check(json!({"name": "t", "extends": {"name": "none"}}), "'none', which does not exist");
         check(json!({"name": "t", "includes": [{"name": "none"}]}), "'none', which does not exist");
         check(json!({"name": "t", "extends": {"name": "t"}}), "circle: t extends t");
+        let mut long = base.clone();
+        for at in 0..PARENTS_MAX + 1 {
+            let child = json!({"name": format!("t{at}"), "extends": {"name": format!("t{}", at + 1)}});
+            long.add(Kind::ClusterTemplate, child).unwrap();
+        }
+        let error = resolve(&long, long.template("t0").unwrap()).unwrap_err();
+        assert!(error.message.contains("more than 64 templates"), "{}", error.message);
         check(json!({"name": "t", "includes": [{"name": "directory"}]}), "no services");
         check(json!({"name": "t", "includes": [{"name": "watched"}]}), "no provider");
         check(

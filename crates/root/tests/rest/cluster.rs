@@ -338,7 +338,7 @@ async fn what_cannot_be_is_said_at_once() {
         (json!({"size": 1}), "cannot"),
         (json!({"provider": "moon"}), "there is no provider 'moon'"),
         (json!({"services": ["web"]}), "web requires db"),
-        (json!({"config": {"a": ["%nothing.here%"]}}), "is no macro"),
+        (json!({"config": {"a": ["%ip.nothing.here%"]}}), "is no macro"),
         (json!({"webhooks": {"start": "ftp://x"}}), "no address"),
         (json!({"provider_fields": {"region": "x"}}), "no field 'region'"),
         (json!({"dns_suffix": "a b"}), "no DNS suffix"),

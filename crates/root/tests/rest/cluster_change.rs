@@ -181,7 +181,7 @@ async fn single_values_are_set_in_what_a_template_inherits() {
     for (set, word) in [
         (json!({"own.deeper": 1}), "leads through a value that is no object"),
         (json!({"log..to": 1}), "is no path"),
-        (json!({"log.to": "%nothing.here%"}), "is no macro"),
+        (json!({"log.to": "%ip.nothing.here%"}), "is no macro"),
     ] {
         let refused = create(json!({"set": set})).await.unwrap_err();
         assert!(refused.message.contains(word), "{refused:?}");

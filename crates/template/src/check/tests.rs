@@ -74,7 +74,7 @@ fn all_that_is_wrong_with_what_is_included_is_told() {
 #[test]
 fn without_time_no_layout_is_tried_and_all_else_is_told() {
     let never = json!({"name": "never", "defaults": {"services": ["base", "web"], "provider": "cloud",
-            "config": {"a": "%nonsense%"}},
+            "config": {"a": "%host.nonsense%"}},
         "constraints": {"size": {"max": 1}, "layout": {"cantcoexist": [["base", "web"]]},
             "services": {"base": {"quantities": {"min": 1}}, "web": {"quantities": {"min": 1}}}}});
     let with = |config: &str| {
@@ -86,7 +86,7 @@ fn without_time_no_layout_is_tried_and_all_else_is_told() {
     let told = |found: Vec<Finding>| -> Vec<String> { found.into_iter().map(|one| one.path).collect() };
     assert_eq!(told(check(&with("plain"))), ["constraints"]);
     assert_eq!(told(check_while(&with("plain"), &mut || false)), Vec::<String>::new());
-    assert_eq!(told(check_while(&with("%nonsense%"), &mut || false)), ["defaults.config.a"]);
+    assert_eq!(told(check_while(&with("%host.nonsense%"), &mut || false)), ["defaults.config.a"]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn what_contradicts_itself_is_told() {
     let mut leased = template(json!({}));
     leased["administration"] = json!({"leaseduration": {"initial": "2d", "max": "1d"}});
     leased["defaults"]["config"] = json!({"a": ["%host.nobody%"]});
-    leased["links"] = json!([{"label": "l", "url": "http://%ip.self"}, {"label": "l", "url": "%x%"}]);
+    leased["links"] = json!([{"label": "l", "url": "http://%ip.self"}, {"label": "l", "url": "%ip.x%"}]);
     let lines = told(Kind::ClusterTemplate, leased);
     let paths: Vec<&str> = lines.iter().filter_map(|line| line.split(' ').nth(2)).collect();
     assert_eq!(paths, ["defaults.config.a[0]:", "links[1].url:", "administration.leaseduration.max:"]);

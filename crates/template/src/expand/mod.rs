@@ -9,8 +9,9 @@
 //! | `%cluster.owner%` | whose cluster it is |
 //! | `%join(X,'sep')%`, `%map(X,'$:80')%`, `%join(map(X,'$:80'),',')%` | a list with another separator, each with a text around it; `$$` is a dollar |
 //!
-//! Lists are in the order of node numbers. `%%` stays as it is. A macro of a service that no machine
-//! carries stays as it is too, because it may be meant for another cluster.
+//! Lists are in the order of node numbers. `%%` is a percent sign. What stands between two signs and cannot be a macro,
+//! because it begins like none or has letters that none has, stays as it is; and so does a macro of a service that no
+//! machine carries, because it may be meant for another cluster.
 
 mod node;
 mod parse;
@@ -47,15 +48,19 @@ pub fn text(text: &str, scope: Scope<'_>, most: usize) -> Result<String> {
 
 fn expand(text: &str, scope: Scope<'_>, out: &mut Room) -> Result<String> {
     let mut rest = text;
-    while let Some((before, macro_text, after)) = next_macro(rest) {
+    while let Some((before, piece, after)) = next_piece(rest) {
         out.push(before).map_err(full)?;
-        let expression = parse::parse(macro_text).map_err(|error| wrong(macro_text, &error))?;
+        rest = after;
+        let Piece::Macro(macro_text) = piece else {
+            out.push("%").map_err(full)?;
+            continue;
+        };
+        let expression = parsed(macro_text)?;
         let is_known =
             evaluate(&expression, scope, out).map_err(|error| wrong(macro_text, &error.message))?;
         if !is_known {
             ["%", macro_text, "%"].into_iter().try_for_each(|part| out.push(part)).map_err(full)?;
         }
-        rest = after;
     }
     out.push(rest).map_err(full)?;
     Ok(out.take())
@@ -95,8 +100,10 @@ fn nested(value: &Value, scope: Scope<'_>, depth: usize, out: &mut Room) -> Resu
 /// Checks the form of every macro in a text without expanding it.
 pub fn check(text: &str) -> Result<()> {
     let mut rest = text;
-    while let Some((_, macro_text, after)) = next_macro(rest) {
-        parse::parse(macro_text).map_err(|error| wrong(macro_text, &error))?;
+    while let Some((_, piece, after)) = next_piece(rest) {
+        if let Piece::Macro(macro_text) = piece {
+            parsed(macro_text)?;
+        }
         rest = after;
     }
     Ok(())
@@ -105,8 +112,10 @@ pub fn check(text: &str) -> Result<()> {
 /// The services that macros in a text name; those that cannot be read are left out.
 pub fn services(text: &str) -> BTreeSet<String> {
     let (mut named, mut rest) = (BTreeSet::new(), text);
-    while let Some((_, macro_text, after)) = next_macro(rest) {
-        if let Ok(expression) = parse::parse(macro_text) {
+    while let Some((_, piece, after)) = next_piece(rest) {
+        if let Piece::Macro(macro_text) = piece
+            && let Ok(expression) = parsed(macro_text)
+        {
             match expression.what {
                 What::Host { service }
                 | What::Ip { service, .. }
@@ -124,17 +133,50 @@ fn wrong(macro_text: &str, why: &str) -> Error {
     Error::invalid(format!("the macro %{}% cannot be expanded: {why}", model::shown(macro_text)))
 }
 
-/// The text before the next macro, the macro without its signs, and the text after it.
-fn next_macro(text: &str) -> Option<(&str, &str, &str)> {
-    let begin = percent(text, 0)?;
-    let end = percent(text, begin + 1)?;
-    Some((&text[..begin], &text[begin + 1..end], &text[end + 1..]))
+/// What a percent sign begins.
+enum Piece<'a> {
+    /// `%%`: the sign itself.
+    Sign,
+    /// What stands between two signs.
+    Macro(&'a str),
+}
+
+/// The text before the next macro or doubled sign, that, and the text after it. A sign that begins neither is text.
+fn next_piece(text: &str) -> Option<(&str, Piece<'_>, &str)> {
+    let mut from = 0;
+    while let Some(found) = text[from..].find('%') {
+        let at = from + found;
+        let rest = &text[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            return Some((&text[..at], Piece::Sign, after));
+        }
+        if let Some(end) = macro_end(rest) {
+            return Some((&text[..at], Piece::Macro(&rest[..end]), &rest[end + 1..]));
+        }
+        from = at + 1;
+    }
+    None
+}
+
+/// How macros begin, and those that have texts in them.
+const FAMILIES: [&str; 5] = ["host.", "ip.", "num.", "instance.", "cluster."];
+const FUNCTIONS: [&str; 2] = ["join(", "map("];
+
+/// Where a macro ends at whose beginning the text stands, if it has the shape of one.
+fn macro_end(text: &str) -> Option<usize> {
+    let begins = |word: &str| text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
+    if FUNCTIONS.iter().any(|word| begins(word)) {
+        return percent(text);
+    }
+    let end = text.find('%').filter(|_| FAMILIES.iter().any(|word| begins(word)))?;
+    let fits = |letter: char| letter.is_alphanumeric() || "_-.[]".contains(letter);
+    text[..end].chars().all(fits).then_some(end)
 }
 
 /// Where the next single percent sign is.
-fn percent(text: &str, from: usize) -> Option<usize> {
+fn percent(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    let mut at = from;
+    let mut at = 0;
     while at < bytes.len() {
         match (bytes[at], bytes.get(at + 1)) {
             (b'%', Some(b'%')) => at += 2,
@@ -143,6 +185,14 @@ fn percent(text: &str, from: usize) -> Option<usize> {
         }
     }
     None
+}
+
+fn parsed(macro_text: &str) -> Result<Expression> {
+    let parsed = match macro_text.contains("%%") {
+        true => parse::parse(&macro_text.replace("%%", "%")),
+        false => parse::parse(macro_text),
+    };
+    parsed.map_err(|error| wrong(macro_text, &error))
 }
 
 /// Adds what a macro becomes. It is not known where that would be something of a service that nobody carries.
@@ -225,8 +275,15 @@ mod tests {
             ("%join(host.service.web,'; ')%", "one; three"),
             ("%map(host.service.web,'$:2181')%", "one:2181,three:2181"),
             ("%join(map(host.service.web,\"<$$$>\"),'')%", "<$one><$three>"),
-            ("100%% sure: %host.self%", "100%% sure: one"),
+            ("100%% sure: %host.self%", "100% sure: one"),
             ("one % alone", "one % alone"),
+            ("%%host.self%% %%%host.self%%%", "%host.self% %one%"),
+            ("%host.self%%ip.self%", "one10.0.0.1"),
+            ("%join(host.service.web,'%%')%", "one%three"),
+            ("http://x/?q=a%20b%20c&h=%host.self%", "http://x/?q=a%20b%20c&h=one"),
+            ("%h %l %u %t, 50% of %host.self%", "%h %l %u %t, 50% of one"),
+            ("%Y-%m-%d", "%Y-%m-%d"),
+            ("%host of% %ip x.self% %é%", "%host of% %ip x.self% %é%"),
         ] {
             assert_eq!(expand(text).unwrap(), expect, "{text}");
         }
@@ -277,7 +334,9 @@ mod tests {
             ("%host.service.web[2]%", "fewer than 3 nodes with web"),
             ("%host.service.none[0]%", "fewer than 1 nodes with none"),
             ("%host.nobody%", "'host.nobody' is no macro"),
-            ("50% of 60%", "a name is missing"),
+            ("%HOST.self%", "'HOST.self' is no macro"),
+            ("50% of %ip.a.b.c%", "'ip.a.b.c' is no macro"),
+            ("%map(host.self)%", "',' is"),
         ] {
             let error = expand(text).unwrap_err();
             assert!(error.message.contains(expect), "{text}: {}", error.message);
@@ -291,7 +350,7 @@ mod tests {
         let config = json!({"%host.self%": ["%host.self%", 1, {"id": "%instance.self.service.web%"}], "by": "%cluster.owner%"});
         let expect = json!({"%host.self%": ["three", 1, {"id": "2"}], "by": "%cluster.owner%"});
         assert_eq!(value(&config, scope).unwrap(), expect);
-        let error = value(&json!({"a": [{"b": "%x%"}]}), scope).unwrap_err();
+        let error = value(&json!({"a": [{"b": "%host.x%"}]}), scope).unwrap_err();
         assert_eq!(error.field.as_deref(), Some("a[0].b"));
     }
 }

@@ -156,6 +156,9 @@ impl Settings {
     /// The whole configuration, where a file gives it, and single values by their paths.
     fn parts(self) -> Result<(Option<Config>, Config)> {
         let whole = self.file.as_deref().map(object).transpose()?;
+        for (path, text) in &self.values {
+            set(&mut Config::new(), path, value(text))?;
+        }
         Ok((whole, self.values.into_iter().map(|(path, text)| (path, value(&text))).collect()))
     }
 
@@ -189,6 +192,9 @@ fn value(text: &str) -> Value {
 
 fn set(config: &mut Config, path: &str, value: Value) -> Result<()> {
     let wrong = || Failure::new(format!("'{path}' leads through a value that is no object")).at("--set");
+    if path.split('.').any(str::is_empty) {
+        return Err(Failure::new(format!("'{path}' has an empty part: write it as a.b=VALUE")).at("--set"));
+    }
     match path.split_once('.') {
         None => drop(config.insert(path.to_owned(), value)),
         Some((first, rest)) => {
@@ -218,7 +224,9 @@ mod tests {
             serde_json::json!({"web": {"port": 8080, "tls": {"on": true}}, "name": "x", "motto": "as is"})
         );
         assert!(given(&[]).merged(there.clone()).unwrap().is_none());
-        assert!(given(&[("name.first", "1")]).merged(there.clone()).is_err());
+        for wrong in ["name.first", "x..y", ".x", "x.", ""] {
+            assert!(given(&[(wrong, "1")]).merged(there.clone()).is_err(), "{wrong}");
+        }
         let (whole, single) = given(&[("web.port", "8080"), ("motto", "as is")]).parts().unwrap();
         assert_eq!(
             (whole, Value::Object(single)),
