@@ -328,7 +328,8 @@ async fn rm(
     let bucket = &place.bucket;
     let gone = keys.iter().map(|key| Done::gone(bucket, key, version)).collect();
     if dry_run {
-        keys.iter().for_each(|key| note(format!("{bucket}/{}: would be deleted (nothing was changed)", shown(key))));
+        keys.iter()
+            .for_each(|key| note(format!("{bucket}/{}: would be deleted (nothing was changed)", shown(key))));
         return Ok(gone);
     }
     if let ([key], false) = (&keys[..], recursive) {
