@@ -11,7 +11,7 @@ use crate::Finding;
 /// A crate uses crates of lower layers and, inside its layer, those to its left.
 const LAYERS: &[&[&str]] = &[
     &["model"],
-    &["md5lanes", "store", "work", "link", "sal", "api"],
+    &["md5lanes", "sal", "store", "work", "link", "api"],
     &["placement", "template", "tier"],
     &["net", "volume", "object", "node", "zone", "root", "provision", "ec2", "portal"],
     &["banyan", "sim", "bed", "xtask"],

@@ -36,6 +36,8 @@ const FORCE: &str = "force/";
 const LABEL: &str = "label/";
 /// Nodes that are never let in again, with the name each had.
 const REMOVED: &str = "removed/";
+/// See [`Parent::minor_floor`].
+const MINOR_FLOOR: &str = "minor-floor";
 
 /// Where an instance was put, as the ledger keeps it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,6 +57,7 @@ pub struct Kept {
     pub forced: BTreeMap<ChildId, bool>,
     pub labels: BTreeMap<ChildId, Labels>,
     pub removed: BTreeMap<ChildId, String>,
+    pub minor_floor: u64,
 }
 
 impl Kept {
@@ -85,6 +88,7 @@ impl Kept {
             forced: by_child(ledger, FORCE)?,
             labels: by_child(ledger, LABEL)?,
             removed: by_child(ledger, REMOVED)?,
+            minor_floor: ledger.get::<u64>(MINOR_FLOOR)?.unwrap_or(0),
         })
     }
 
@@ -100,6 +104,8 @@ impl Kept {
             let value = write.value.as_deref();
             if write.key == DESIRED_AT {
                 self.desired_at = value.and_then(parse::<Option<Revision>>);
+            } else if write.key == MINOR_FLOOR {
+                self.minor_floor = value.map_or(0, parse::<u64>);
             } else if let Some(id) = write.key.strip_prefix(ASSIGNMENT) {
                 let id: InstanceId = id.parse().expect("ids in writes are ids");
                 self.assignments.remove(&id);
@@ -176,6 +182,7 @@ impl Core {
     pub fn new(name: Name, version: &str, config: ParentConfig, kept: Kept, now: Timestamp) -> Self {
         let (epoch, page_bytes) = (config.epoch, config.page_bytes);
         let mut parent = Parent::new(config);
+        parent.minor_floor_raise(kept.minor_floor);
         for place in kept.places.keys().filter_map(|id| kept.place(id)) {
             parent.child_add(place.child.clone(), None, now);
         }
@@ -235,12 +242,16 @@ impl Core {
         let rest = |id: &&InstanceId| self.parent.resting(id).is_some();
         let mut writes: Vec<Write> =
             ids.iter().filter(rest).map(|id| Write::delete(format!("{REST}{id}"))).collect();
+        let floor = self.parent.minor_floor();
         for id in &ids {
             self.parent.unwant(id);
             self.child.forget(id);
             self.touched.remove(id);
         }
         writes.extend(ids.iter().map(|id| Write::delete(format!("{PLACE}{id}"))));
+        if self.parent.minor_floor() > floor {
+            writes.push(Write::put(MINOR_FLOOR.to_owned(), &self.parent.minor_floor()));
+        }
         writes
     }
 

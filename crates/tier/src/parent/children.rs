@@ -16,7 +16,7 @@ const CLOCK_BACK_MAX_MS: i64 = 1_000;
 const SILENCE_MS: i64 = 5_000;
 
 /// A report raises the count of decisions to this at most: no child can end the numbers.
-const MINOR_LIFT_MAX: u64 = u32::MAX as u64;
+const MINOR_LIFT_MAX: u64 = 1 << 20;
 
 /// What a report or a lapse changed.
 #[derive(Debug, Default)]

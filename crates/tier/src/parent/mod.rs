@@ -236,6 +236,9 @@ pub struct Parent {
     pub(crate) deaf: bool,
     /// Grows when children come, go, or change what they are.
     pub(crate) members: u64,
+    /// No minor generation above this was given to what is forgotten. What is wanted again may be what was forgotten,
+    /// under the same decision of above, and starts above it.
+    minor_floor: u64,
 }
 
 impl Parent {
@@ -265,6 +268,7 @@ impl Parent {
             looked: None,
             deaf: false,
             members,
+            minor_floor: 0,
         }
     }
 
@@ -300,7 +304,7 @@ impl Parent {
             }
             None => {
                 let held = Held {
-                    last: Generation { major: assignment.generation.major, minor: 0 },
+                    last: Generation { major: assignment.generation.major, minor: self.minor_floor },
                     assignment,
                     place: None,
                     seen: None,
@@ -326,7 +330,7 @@ impl Parent {
         let id = assignment.id.clone();
         self.want(assignment);
         let Some(held) = self.wants.get_mut(&id) else { return };
-        held.last = last;
+        held.last = held.last.max(last);
         if let Some(place) = place {
             // While it has a place, only that place can say that it is gone.
             held.gone = false;
@@ -345,8 +349,20 @@ impl Parent {
         held.seen = Some(seen);
     }
 
+    /// See the field; for the owner to keep.
+    pub const fn minor_floor(&self) -> u64 {
+        self.minor_floor
+    }
+
+    pub fn minor_floor_raise(&mut self, floor: u64) {
+        self.minor_floor = self.minor_floor.max(floor);
+    }
+
     /// It is no longer wanted, wherever it is.
     pub fn unwant(&mut self, id: &InstanceId) {
+        if let Some(held) = self.wants.get(id) {
+            self.minor_floor_raise(held.last.minor);
+        }
         self.unplace(id);
         self.queue_out(id);
         self.movers.remove(id);

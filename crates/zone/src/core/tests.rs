@@ -87,6 +87,17 @@ impl World {
         self.settle();
     }
 
+    /// Root takes something off the zone.
+    fn untell(&mut self, number: u128) {
+        let (base, removes) = (self.core.have(), vec![InstanceId::from_random(number)]);
+        self.rev += 1;
+        let at = Revision { epoch: 1, rev: self.rev };
+        let set = RevisionedSet { base, at, upserts: Vec::new(), removes, more: false, upto: None };
+        let writes = self.core.desired(set).expect("applies");
+        self.disk.apply(&writes);
+        self.settle();
+    }
+
     /// Lets everybody hear of everything until nothing changes.
     fn settle(&mut self) {
         for _ in 0..6 {
@@ -106,7 +117,7 @@ impl World {
         let copy =
             Kept { assignments: kept.assignments.clone(), places: kept.places.clone(), ..Kept::default() };
         self.disk = Kept { modes: kept.modes.clone(), labels: kept.labels.clone(), ..copy };
-        self.disk.removed = kept.removed.clone();
+        (self.disk.removed, self.disk.minor_floor) = (kept.removed.clone(), kept.minor_floor);
         self.core = Core::new("east".parse().expect("a name"), "1", config(self.epoch), kept, NOW);
         self.settle();
     }
@@ -265,6 +276,23 @@ fn generations_go_on_after_a_node_was_removed_and_the_zone_began_anew() {
     assert_eq!(world.place(1), Some(second));
     let after = world.disk.places[&InstanceId::from_random(1)].generation;
     assert!(after > before, "{after} is not above {before}");
+}
+
+#[test]
+fn what_comes_back_under_the_same_decision_of_root_gets_a_generation_above_all_before() {
+    let mut world = World::new();
+    world.node("n1", 4);
+    for (restart, minor) in [(false, 1), (false, 2), (true, 3)] {
+        world.tell(vec![assignment(1, |_| {})]);
+        assert_eq!(world.disk.places[&InstanceId::from_random(1)].generation.minor, minor);
+        world.untell(1);
+        assert!(world.disk.places.is_empty());
+        if restart {
+            world.restart();
+            world.tell(vec![assignment(1, |_| {})]);
+            assert_eq!(world.disk.places[&InstanceId::from_random(1)].generation.minor, minor + 1);
+        }
+    }
 }
 
 #[test]
