@@ -29,7 +29,7 @@ pub async fn put_bucket_policy(
 ) -> Answer<PutBucketPolicyOutput> {
     let PutBucketPolicyInput { bucket, policy, .. } = req.input;
     let rules = Rules::parse(&policy, For::Bucket(&bucket))?;
-    for name in rules.names() {
+    for name in rules.names_shut_out() {
         check_name(service, name).await?;
     }
     let public = rules.is_public();
@@ -48,7 +48,7 @@ pub async fn put_bucket_policy(
     Ok(S3Response::new(PutBucketPolicyOutput {}))
 }
 
-/// Whom a policy names must be there: a typo would let nobody in, or shut nobody out.
+/// Whom a policy shuts out must be there: a typo would shut nobody out.
 async fn check_name(service: &Service, name: &Name) -> Result<()> {
     let (account, user) = match name {
         Name::Account(account) | Name::Role { account, .. } | Name::Session { account, .. } => {

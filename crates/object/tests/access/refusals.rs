@@ -250,7 +250,7 @@ async fn checksums_that_nobody_verifies_are_refused() {
 }
 
 #[tokio::test]
-async fn policies_name_who_is_there() {
+async fn policies_shut_out_who_is_there() {
     let bed = Bed::start().await;
     let admin = user("admin");
     assert_eq!(bed.call(&admin, "PUT", "/box", "").await.code(), "ok");
@@ -265,10 +265,12 @@ async fn policies_name_who_is_there() {
         (r#"{"CanonicalUser":"awwy"}"#, "MalformedPolicy"),
     ] {
         let text = crate::policy(&format!(
-            r#""Effect":"Allow","Principal":{principal},"Action":"s3:GetObject","Resource":"arn:aws:s3:::box/*""#
+            r#""Effect":"Deny","Principal":{principal},"Action":"s3:GetObject","Resource":"arn:aws:s3:::box/*""#
         ));
         let answer = bed.call(&admin, "PUT", "/box?policy=", &text).await;
         assert_eq!(answer.code(), code, "{principal}: {}", answer.body);
+        let allow = text.replace("Deny", "Allow");
+        assert_eq!(bed.call(&admin, "PUT", "/box?policy=", &allow).await.code(), "ok", "it lets nobody in");
     }
     bed.stop().await;
 }

@@ -79,11 +79,13 @@ impl Policy {
         verdict
     }
 
-    /// Whom its statements are about.
-    pub fn names(&self) -> impl Iterator<Item = &Name> {
+    /// Whom its statements shut out, or all but whom: a name that nobody has does harm there. Where one is let in it lets
+    /// nobody in.
+    pub fn names_shut_out(&self) -> impl Iterator<Item = &Name> {
         self.statements.iter().flat_map(|statement| match &statement.principals {
-            Principals::Holder => &[],
-            Principals::Only(names) | Principals::Except(names) => names.as_slice(),
+            Principals::Only(names) if !statement.allow => names.as_slice(),
+            Principals::Except(names) => names.as_slice(),
+            Principals::Holder | Principals::Only(_) => &[],
         })
     }
 
