@@ -129,6 +129,11 @@ impl Task {
         self.str("providerid")
     }
 
+    /// Whether it is only looked whether a machine that stood is still there.
+    pub fn is_look(&self) -> bool {
+        self.config.get("standing").and_then(Value::as_bool) == Some(true)
+    }
+
     /// Where the machine is reached from here.
     pub fn address(&self) -> Option<&str> {
         let known = self.map("ipaddresses").and_then(|all| all.get("access_v4")).and_then(Value::as_str);

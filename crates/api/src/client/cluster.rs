@@ -36,6 +36,11 @@ impl Client {
         self.json(self.request(Method::DELETE, &cluster(name)).headers(if_match(version))).await
     }
 
+    /// The same; machines that cannot be deleted are given up.
+    pub async fn cluster_delete_forced(&self, name: &str) -> Result<Cluster> {
+        self.json(self.request(Method::DELETE, &format!("{}?force=true", cluster(name)))).await
+    }
+
     pub async fn cluster_solve(&self, body: &ClusterSolve) -> Result<ClusterPreview> {
         self.post("/v1/clusters/solve", body).await
     }

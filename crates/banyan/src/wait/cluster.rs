@@ -154,14 +154,18 @@ async fn under_way(
     (text, Some(Instant::now()))
 }
 
+fn plain(why: &str) -> String {
+    why.chars().filter(|letter| !letter.is_control()).take(WHY_SHOWN).collect()
+}
+
 /// A task under way, and why it is tried again.
 fn running_text(task: &JobTask) -> String {
     let what = format!("{} {} on {}", task.name.to_lowercase(), task.service, task.node).replace("  ", " ");
     match (task.failures, &task.message) {
-        (0, _) | (_, None) => what,
+        (_, None) => what,
+        (0, Some(why)) => format!("{what}: {}", plain(why)),
         (failures, Some(why)) => {
-            let why: String = why.chars().filter(|letter| !letter.is_control()).take(WHY_SHOWN).collect();
-            format!("{what} (try {}, after: {why})", failures + 1)
+            format!("{what} (try {}, after: {})", failures + 1, plain(why))
         }
     }
 }

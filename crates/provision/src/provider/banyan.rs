@@ -18,7 +18,7 @@ use model::{Error, ErrorKind, InstanceSpec, LossPolicy, Name, Phase};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{Provider, Setting, confirm};
+use super::{Provider, Setting, confirm, patience};
 use crate::machine::Machine;
 use crate::task::{Fault, Report, Task, Verb};
 
@@ -172,13 +172,14 @@ async fn ready(setting: &Setting<'_>) -> Result<Report, Fault> {
     let mut reached = task.clone();
     reached.config.insert("ipaddresses".to_owned(), json!({"access_v4": address}));
     let machine = Machine::of(&reached, setting.pool)?;
-    let mut report = confirm(&machine, SSHD_MAX).await?;
+    let mut report = confirm(&machine, patience(task, SSHD_MAX)).await?;
     report.ipaddresses = addresses.into();
     Ok(report)
 }
 
 async fn running(task: &Task) -> Result<String, Fault> {
     let client = client(task)?;
+    let run_max = patience(task, RUN_MAX);
     let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
     let (mut failed_at, mut placeless_since) = (None, None);
     loop {
@@ -210,8 +211,8 @@ async fn running(task: &Task) -> Result<String, Fault> {
                 }
             }
         }
-        if began.elapsed() > RUN_MAX {
-            let seconds = RUN_MAX.as_secs();
+        if began.elapsed() > run_max {
+            let seconds = run_max.as_secs();
             return Err(Fault::failed(format!("the instance does not run after {seconds} s: {why}")));
         }
         sleep(pause).await;

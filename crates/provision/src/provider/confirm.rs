@@ -6,11 +6,18 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::machine::Machine;
-use crate::task::{Fault, Report};
+use crate::task::{Fault, Report, Task};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 const LOOK_MAX: Duration = Duration::from_secs(20);
+/// How long a machine that stood is waited for.
+const STANDING_MAX: Duration = Duration::from_secs(15);
+
+/// How long a task waits for its machine: one that is new is given so much.
+pub(super) fn patience(task: &Task, new: Duration) -> Duration {
+    if task.is_look() { new.min(STANDING_MAX) } else { new }
+}
 
 /// Waits for the machine's sshd, learns its key, and sees that we can be root. A machine that shows another
 /// key than the one that is known, or does not know ours after a while, is not waited for.

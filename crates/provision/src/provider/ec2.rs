@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use super::cloud_init::user_data;
 use super::sign::{Signer, hex};
-use super::{Provider, Setting, confirm};
+use super::{Provider, Setting, confirm, patience};
 use crate::machine::Machine;
 use crate::task::{Fault, Report, Task, Verb};
 
@@ -407,7 +407,8 @@ async fn ready(setting: &Setting<'_>) -> Result<Report, Fault> {
     reached.config.insert("ipaddresses".to_owned(), json!({"access_v4": access}));
     let machine = Machine::of(&reached, setting.pool)?;
     let wait = task.provider_field("ssh_wait").and_then(|text| text.parse().ok());
-    let mut report = confirm(&machine, wait.map_or(SSHD_MAX, Duration::from_secs).min(RUN_MAX)).await?;
+    let wait = wait.map_or(SSHD_MAX, Duration::from_secs).min(RUN_MAX);
+    let mut report = confirm(&machine, patience(task, wait)).await?;
     report.ipaddresses = [("access_v4".to_owned(), access), ("bind_v4".to_owned(), bind)].into();
     Ok(report)
 }

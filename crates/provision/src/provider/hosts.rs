@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Provider, Setting, confirm};
+use super::{Provider, Setting, confirm, patience};
 use crate::machine::Machine;
 use crate::ssh::{Auth, Command, Exit, HostKey, Identity, Pin, Session, SshError, Target, quote};
 use crate::task::{Fault, Report, Task, Verb};
@@ -104,7 +104,7 @@ impl Provider for Hosts {
             Verb::Create => create(setting).boxed(),
             Verb::Confirm => async {
                 let machine = Machine::of(setting.task, setting.pool)?;
-                confirm(&machine, CONFIRM_MAX).await
+                confirm(&machine, patience(setting.task, CONFIRM_MAX)).await
             }
             .boxed(),
             _ => delete(setting).boxed(),

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use banyan::Banyan;
 pub use confirm::confirm;
+use confirm::patience;
 pub use ec2::Ec2;
 pub use hosts::Hosts;
 pub use openstack::OpenStack;

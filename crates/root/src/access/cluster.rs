@@ -84,7 +84,8 @@ fn asking() -> Vec<Route> {
             .says("One cluster, by name or id")
             .gives::<Cluster>(200),
         route(Delete, ONE, "cluster_delete", MEMBER, cluster::delete)
-            .says("Asks for the end of its machines; it is there until they are gone")
+            .says("Asks for the end of its machines; it is there until they are gone, or with force until all were asked for")
+            .params(&["force"])
             .gives::<Cluster>(202),
         route(Get, "/v1/clusters/{name}/nodes", "cluster_nodes", VIEWER, cluster::nodes)
             .says("Its machines by number")

@@ -42,8 +42,10 @@ pub struct Opened {
 }
 
 /// How long a task may take, in milliseconds.
-pub fn limit_ms(verb: Verb) -> i64 {
+pub fn limit_ms(verb: Verb, force: bool) -> i64 {
     match verb {
+        // Of a provider that does not answer, machines are given up.
+        _ if force => 60_000,
         Verb::Create | Verb::Delete => 10 * 60_000,
         Verb::Confirm => 15 * 60_000,
         _ => 30 * 60_000,
@@ -150,6 +152,9 @@ impl Live {
         config.insert("provider".to_owned(), opened.provider);
         config.insert("cluster-key".to_owned(), opened.key.into());
         config.insert("cluster-public-key".to_owned(), self.cluster.public_key.clone().into());
+        if verb == Verb::Confirm && self.stood(task.node) {
+            config.insert("standing".to_owned(), true.into());
+        }
         if !task.service.is_empty() {
             let id = node.num.to_string();
             // One that is given up is told of itself while its services leave it.

@@ -5,7 +5,7 @@ use model::Timestamp;
 
 use super::absent::degrade;
 use super::definition::service_links;
-use super::live::Live;
+use super::live::{Live, tail};
 use super::plan::CHECK;
 use super::record::{ClusterRecord, JobRecord, Machine, Mark, NodeRecord, Purpose, Verb};
 
@@ -33,13 +33,18 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
         (false, true) => JobStatus::Aborted,
         (false, false) => JobStatus::Failed,
     };
-    let (kept, gone) = nodes(live, is_good);
+    let (mut kept, mut gone) = nodes(live, is_good);
     let stray: Vec<u32> =
         kept.iter().filter(|node| !node.joined || node.leaving).map(|node| node.num).collect();
     let failures = undeleted(live);
     match job.purpose {
         Purpose::Delete if kept.is_empty() => {
             job.message = Some("all machines are deleted".to_owned());
+            return End { cluster: None, job, kept, gone };
+        }
+        Purpose::Delete if is_good && job.force => {
+            job.message = Some(format!("given up, and maybe still there: {}", given_up(live, &kept)));
+            gone.extend(kept.drain(..).map(|node| node.num));
             return End { cluster: None, job, kept, gone };
         }
         Purpose::Delete => {
@@ -184,6 +189,28 @@ fn undeleted(live: &Live) -> Option<String> {
     let why = failed.message.as_deref().unwrap_or("it failed");
     Some(format!("the machine of node {} could not be deleted: {why}", failed.node))
 }
+
+/// Machines that one line names.
+const NAMED_MAX: usize = 10;
+
+/// The machines that nobody knows of any more after this, as their provider calls them.
+fn given_up(live: &Live, kept: &[NodeRecord]) -> String {
+    let one = |node: &NodeRecord| {
+        let id = node.result.get("providerid").and_then(serde_json::Value::as_str).unwrap_or(&node.hostname);
+        format!("{} of node {}", tail(id, PLACE_SHOWN), node.num)
+    };
+    let mut named = kept.iter().take(NAMED_MAX).map(one).collect::<Vec<_>>().join(", ");
+    if kept.len() > NAMED_MAX {
+        named += &format!(" and {} more", kept.len() - NAMED_MAX);
+    }
+    match undeleted(live) {
+        Some(why) => format!("{named}; {why}"),
+        None => named,
+    }
+}
+
+/// Bytes of the name of a machine that a line shows.
+const PLACE_SHOWN: usize = 100;
 
 fn left(stray: &[u32], failures: Option<String>) -> String {
     match (stray.is_empty(), failures) {

@@ -29,10 +29,6 @@ use super::record::{
 
 /// Attempts of a task on one machine.
 pub const ATTEMPTS_MAX: u32 = 5;
-/// Attempts to delete a machine, because one that stays is paid for.
-pub const DELETES_MAX: u32 = 10;
-/// Attempts to find out whether a machine that stood is still there.
-pub const LOOKS_MAX: u32 = 2;
 /// Times a task is given out again because nothing was heard of it.
 pub const LOSSES_MAX: u32 = 10;
 /// Machines that are tried for one node.
@@ -376,11 +372,8 @@ impl Live {
         // What is wrong with the account says nothing of the machine.
         let is_account = NOTHING_MADE.contains(&report.status) || report.status == INVALID;
         let is_look = verb == Verb::Confirm && self.stood(task.node) && !is_account;
-        let most = match verb {
-            Verb::Delete => DELETES_MAX,
-            _ if is_look => LOOKS_MAX,
-            _ => ATTEMPTS_MAX,
-        };
+        // Who only looks asks once, and who gives machines up does not wait for them.
+        let most = if is_look || self.job.force { 1 } else { ATTEMPTS_MAX };
         let is_wanted = self.job.failing.is_none() || self.is_undoing();
         if report.is_passing && row.failures < most && is_wanted {
             return Outcome::Again(backoff(row.failures));
@@ -404,7 +397,7 @@ impl Live {
     }
 
     /// Whether the node was part of the cluster before this job.
-    fn stood(&self, num: u32) -> bool {
+    pub fn stood(&self, num: u32) -> bool {
         self.rows.get(&num).is_some_and(|row| row.before.is_some())
     }
 
@@ -446,7 +439,7 @@ impl Live {
             self.dirty.nodes.insert(task.node);
         }
         let is_wanted = self.job.failing.is_none() || self.is_undoing();
-        match is_wanted && row.losses < LOSSES_MAX {
+        match is_wanted && row.losses < LOSSES_MAX && !self.job.force {
             true => Outcome::Again(0),
             false => self.give_up(task, verb, row),
         }

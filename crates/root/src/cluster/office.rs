@@ -135,7 +135,7 @@ impl Office {
             let opened = secrets.opened(cloud, live, task.node)?;
             let body = live.body(claim.task, &shown.known, opened)?;
             let tenant = live.job.tenant.to_string();
-            Ok(Some(Given { claim: claim.clone(), tenant, limit_ms: limit_ms(verb), body }))
+            Ok(Some(Given { claim: claim.clone(), tenant, limit_ms: limit_ms(verb, live.job.force), body }))
         });
         given.unwrap_or(Ok(None))
     }

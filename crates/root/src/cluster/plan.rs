@@ -13,7 +13,7 @@ use super::record::{ClusterRecord, NodeRecord, Plan, PlanRow, PlanTask, Purpose,
 
 /// Machines, and services on them, that one plan takes: each is several tasks, all of which are in memory while the
 /// job goes on.
-const PLACED_MAX: usize = 150_000;
+const PLACED_MAX: u64 = 150_000;
 
 /// The action that only looks.
 pub const CHECK: &str = "CLUSTER_CHECK";
@@ -145,6 +145,7 @@ impl Ground<'_> {
             Wish::Create { size } => {
                 let request = self.request(*size, &shape.services);
                 let (layout, cost, _) = layout(solve::solve(self.catalogue, &request, go_on)?)?;
+                placeable(&layout)?;
                 let assignment = plan::assign(&[], &layout);
                 self.change(Purpose::Create, assignment, Shape { layout, ..shape.clone() }, cost, false)
             }
@@ -152,6 +153,7 @@ impl Ground<'_> {
                 let request = self.request(*size, services);
                 let answer = solve::adapt(self.catalogue, &request, &shape.layout, go_on)?;
                 let (layout, cost, is_anew) = layout(answer)?;
+                placeable(&layout)?;
                 if is_anew && !anew {
                     return Err(Error::conflict(
                         "no layout keeps all machines that stand; some would be replaced",
@@ -415,11 +417,20 @@ impl Ground<'_> {
 
 /// Refuses a plan that is larger than one job may be, before it is made.
 fn bounded(nodes: &[PlanNode]) -> Result<()> {
-    let placed: usize = nodes.iter().map(|node| node.services.len()).sum();
-    if placed + nodes.len() <= PLACED_MAX {
+    few(nodes.iter().map(|node| node.services.len() as u64).sum(), nodes.len() as u64)
+}
+
+/// The same of a layout, before its machines are told apart.
+fn placeable(layout: &Layout) -> Result<()> {
+    let count = |group: &template::Group| (u64::from(group.count), group.services.len() as u64);
+    let counts = || layout.0.iter().map(count);
+    few(counts().map(|(count, services)| count * services).sum(), counts().map(|(count, _)| count).sum())
+}
+
+fn few(placed: u64, machines: u64) -> Result<()> {
+    if placed + machines <= PLACED_MAX {
         return Ok(());
     }
-    let machines = nodes.len();
     Err(Error::invalid(format!(
         "the layout has {placed} services on {machines} machines; a job takes up to {PLACED_MAX} of both together"
     ))
@@ -623,5 +634,13 @@ mod tests {
         assert!(bounded(&vec![node.clone(); 10_000]).is_ok());
         let error = bounded(&vec![node; 10_001]).expect_err("10,001 machines are too many");
         assert!(error.message.contains("140014 services on 10001 machines"), "{error}");
+        let group = template::Group {
+            count: 10_000,
+            services: (0..3_600).map(|at| format!("s{at}")).collect(),
+            hardwaretype: "small".into(),
+            imagetype: "debian".into(),
+        };
+        let error = placeable(&Layout(vec![group])).expect_err("36,000,000 services are too many");
+        assert!(error.message.contains("36000000 services on 10000 machines"), "{error}");
     }
 }

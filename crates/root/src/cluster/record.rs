@@ -132,6 +132,9 @@ pub struct JobRecord {
     pub purpose: Purpose,
     /// The status of the cluster before.
     pub was: ClusterStatus,
+    /// Machines that cannot be deleted are given up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
     /// What the cluster is once the job is complete.
     pub target: Shape,
     #[serde(default, skip_serializing_if = "Option::is_none")]

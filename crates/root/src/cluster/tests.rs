@@ -152,6 +152,7 @@ impl World {
             action: planned.action.into(),
             purpose: planned.purpose,
             was: cluster.status,
+            force: false,
             target,
             cost: None,
             status: JobStatus::Running,

@@ -35,9 +35,11 @@ pub async fn delete(
     State(cloud): State<Shared>,
     caller: Caller,
     Item(name): Item,
+    pairs: Pairs,
     Seen(seen): Seen,
 ) -> Reply {
-    let found = cluster::delete(&cloud, &caller, &name, seen).await?;
+    pairs.only(&["force"])?;
+    let found = cluster::delete(&cloud, &caller, &name, pairs.flag("force")?, seen).await?;
     accepted(found.version, found)
 }
 

@@ -103,3 +103,23 @@ async fn a_machine_without_room_is_not_made_anew() {
     let ground = fake.ground.lock().unwrap();
     assert_eq!(ground.done.iter().filter(|done| *done == "CONFIRM 1001").count(), 1, "{:?}", ground.done);
 }
+
+#[tokio::test]
+async fn machines_that_cannot_be_deleted_are_given_up_when_that_is_asked_for() {
+    let world = World::new().await;
+    let user = world.user("mine", Role::Admin).await;
+    user.catalogue_write(&catalogue()).await.unwrap();
+    let fake = Fake::start(&world, "hand").await;
+    user.cluster_create(&ask_for("shop", 2), None).await.unwrap();
+    settled(&user, "shop").await;
+    fake.ground.lock().unwrap().fails = vec![("DELETE 1001".into(), 99, broken())];
+    user.cluster_delete_forced("shop").await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), gone(&user, "shop")).await.unwrap();
+    let tried = fake.ground.lock().unwrap().done.iter().filter(|done| *done == "DELETE 1001").count();
+    assert_eq!((tried, fake.machines()), (1, 1));
+    let events = user.event_list(&api::ListQuery::new()).await.unwrap().items;
+    let is_told = |message: &str| {
+        message.contains("given up") && message.contains("of node 1001") && message.contains("it broke")
+    };
+    assert!(events.iter().any(|event| is_told(&event.message)), "{events:?}");
+}

@@ -129,6 +129,9 @@ pub struct DeleteArguments {
     /// It is no error when there is none.
     #[arg(long)]
     ignore_missing: bool,
+    /// Ask for each machine once, and forget those whose provider does not delete them; they may go on, and cost.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     waiting: Waiting,
     /// Only say what would happen.
@@ -309,7 +312,17 @@ pub async fn delete(session: &Session, args: DeleteArguments) -> Result<()> {
     let mut failures = Vec::new();
     let mut ordered = Vec::new();
     for cluster in targets {
-        match session.client.cluster_delete(cluster.name.as_str(), None).await {
+        let name = cluster.name.as_str();
+        let asked = match args.force {
+            false => session.client.cluster_delete(name, None).await,
+            true => {
+                note(format!(
+                    "cluster {name}: machines that its provider does not delete are forgotten, and may go on; the history names them"
+                ));
+                session.client.cluster_delete_forced(name).await
+            }
+        };
+        match asked {
             Ok(cluster) => ordered.push(cluster),
             Err(error) => failures.push(Failure::from(error)),
         }

@@ -116,7 +116,7 @@ async fn create_now(
         txn = key.record(txn, cloud, caller, &answer);
     }
     txn = Packed::of(&definition)?.put(txn, &definition_part(&row.id, 1), row.tenant.as_str());
-    txn = job_insert(txn, cloud, &row, ClusterStatus::Pending, plan, &caller.actor())?;
+    txn = job_insert(txn, cloud, &row, (ClusterStatus::Pending, false), plan, &caller.actor())?;
     txn = txn.check(kind::TENANT, &caller.tenant, Some(tenant.version));
     txn = gate_pass(&snapshot, &caller.tenant, txn);
     let told = format!("{} machines from template {}", body.size, row.template);

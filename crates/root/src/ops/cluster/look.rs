@@ -120,15 +120,28 @@ pub async fn job(cloud: &Cloud, caller: &Caller, name: &str, id: &str) -> Result
     let plan = load::plan(cloud, job).await?;
     let tasks = load::tasks(cloud, &row.id, job.number).await?;
     let held = cloud.clusters.with(|desk| {
-        let graph = desk.queue.graph(&job.id())?;
-        Some((0..graph.len() as u32).filter(|at| graph.stage(*at) == Some(Stage::Held)).collect::<Vec<u32>>())
+        let (graph, live) = (desk.queue.graph(&job.id())?, desk.lives.get(&job.id())?);
+        let is_held = |at: &u32| graph.stage(*at) == Some(Stage::Held);
+        let held: Vec<u32> = (0..graph.len() as u32).filter(is_held).collect();
+        // A machine that is made anew is deleted first, by the same task.
+        let mending = |at: &u32| {
+            Some((*at, live.verb(*at).filter(|verb| Some(*verb) != live.plan[*at as usize].verb)?))
+        };
+        let mending: BTreeMap<u32, Verb> =
+            (0..live.plan.len() as u32).filter_map(|at| mending(&at)).collect();
+        Some((held, mending))
     });
-    let held = held.flatten().unwrap_or_default();
+    let (held, mending) = held.flatten().unwrap_or_default();
     let is_over = job.status.is_over();
     let nodes = snapshot.cluster_nodes.get(&row.id);
     let shown = |at: &u32| {
         let task = &plan.tasks[*at as usize];
         let mut shown = task_view(&job.id(), *at, task, tasks.get(at), &held, is_over);
+        if let Some(verb) =
+            mending.get(at).filter(|_| tasks.get(at).is_none_or(|row| row.mark == Mark::Again))
+        {
+            shown.name = verb.word().to_owned();
+        }
         if task.verb == Some(Verb::Confirm) && shown.status == TaskStatus::InProgress {
             let waits =
                 nodes.and_then(|nodes| view::placeless(&snapshot, &row.tenant, nodes.get(&task.node)?));

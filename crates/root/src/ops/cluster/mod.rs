@@ -95,8 +95,20 @@ pub(super) fn journal(
 }
 
 /// Asks for the end of all machines; the cluster is there until they are gone.
-pub async fn delete(cloud: &Cloud, caller: &Caller, name: &str, seen: Option<i64>) -> Result<Cluster> {
-    ask(cloud, caller, name, seen, "delete", |_, _| Ok(Asked::wish(Wish::Delete, "delete asked for"))).await
+/// With `force` it does not wait for machines that cannot be deleted, and forgets them.
+pub async fn delete(
+    cloud: &Cloud,
+    caller: &Caller,
+    name: &str,
+    force: bool,
+    seen: Option<i64>,
+) -> Result<Cluster> {
+    let told = match force {
+        true => "delete asked for; machines whose provider does not answer are given up",
+        false => "delete asked for",
+    };
+    ask(cloud, caller, name, seen, "delete", |_, _| Ok(Asked { force, ..Asked::wish(Wish::Delete, told) }))
+        .await
 }
 
 pub async fn resize(

@@ -33,11 +33,13 @@ pub struct Asked {
     pub told: String,
     /// The template and the services as the catalogue has them now.
     pub sync: bool,
+    /// Machines that cannot be deleted are given up.
+    pub force: bool,
 }
 
 impl Asked {
     pub fn wish(wish: Wish, told: impl Into<String>) -> Self {
-        Self { wish, told: told.into(), sync: false }
+        Self { wish, told: told.into(), sync: false, force: false }
     }
 }
 
@@ -190,7 +192,7 @@ async fn place(
         None => txn,
     };
     let is_more = planned.machines > row.machines;
-    let txn = job_insert(txn, cloud, &record, row.status, planned, by)?;
+    let txn = job_insert(txn, cloud, &record, (row.status, asked.force), planned, by)?;
     let txn = if is_more { gate_pass(snapshot, &row.tenant, txn) } else { txn };
     let txn = journal(txn, cloud.now(), by, &record, verb, asked.told);
     let committed = cloud.state.try_commit(txn).await.map_err(|error| match raced(&error) {
@@ -245,7 +247,7 @@ pub fn job_insert(
     txn: Txn,
     cloud: &Cloud,
     record: &ClusterRecord,
-    was: ClusterStatus,
+    (was, force): (ClusterStatus, bool),
     planned: Planned,
     by: &Actor,
 ) -> Result<Txn> {
@@ -258,6 +260,7 @@ pub fn job_insert(
         action: planned.action.to_owned(),
         purpose: planned.purpose,
         was,
+        force,
         target: planned.target,
         cost: planned.cost,
         status: JobStatus::NotSubmitted,
