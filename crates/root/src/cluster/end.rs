@@ -38,12 +38,8 @@ pub fn end(live: &Live, cluster: &ClusterRecord, now: Timestamp) -> End {
         kept.iter().filter(|node| !node.joined || node.leaving).map(|node| node.num).collect();
     let failures = undeleted(live);
     match job.purpose {
-        Purpose::Delete if kept.is_empty() => {
-            job.message = Some("all machines are deleted".to_owned());
-            return End { cluster: None, job, kept, gone };
-        }
-        Purpose::Delete if is_good && job.force => {
-            job.message = Some(format!("given up, and maybe still there: {}", given_up(live, &kept)));
+        Purpose::Delete if kept.is_empty() || (is_good && job.force) => {
+            job.message = Some(given_up(live, &kept));
             gone.extend(kept.drain(..).map(|node| node.num));
             return End { cluster: None, job, kept, gone };
         }
@@ -193,7 +189,7 @@ fn undeleted(live: &Live) -> Option<String> {
 /// Machines that one line names.
 const NAMED_MAX: usize = 10;
 
-/// The machines that nobody knows of any more after this, as their provider calls them.
+/// What became of the machines of a cluster that is gone; those that were given up as their provider calls them.
 fn given_up(live: &Live, kept: &[NodeRecord]) -> String {
     let one = |node: &NodeRecord| {
         let id = node.result.get("providerid").and_then(serde_json::Value::as_str).unwrap_or(&node.hostname);
@@ -203,9 +199,12 @@ fn given_up(live: &Live, kept: &[NodeRecord]) -> String {
     if kept.len() > NAMED_MAX {
         named += &format!(" and {} more", kept.len() - NAMED_MAX);
     }
-    match undeleted(live) {
-        Some(why) => format!("{named}; {why}"),
-        None => named,
+    match (named.is_empty(), undeleted(live)) {
+        (true, _) => "all machines are deleted".to_owned(),
+        (false, why) => {
+            let why = why.map(|why| format!("; {why}")).unwrap_or_default();
+            format!("given up, and maybe still there: {named}{why}")
+        }
     }
 }
 
