@@ -46,6 +46,15 @@ const PYTHON: &str = "/usr/bin/python3";
 const REASON_MAX: usize = 300;
 /// A program that begins when it is told to.
 const BEGIN: &str = "read -r _ && exec \"$@\"";
+/// What sets a run apart, where the kernel lets it: its own processes are all that `/proc` shows, its `/tmp` has nothing
+/// but its folder, and no program gives it more rights.
+const APART: &str = r#"mount -t proc proc /proc 2>/dev/null
+cd "$1" || exit 125
+if mount -t tmpfs -o mode=1777 tmpfs /tmp 2>/dev/null; then mkdir -p "$1" && mount -c --bind . "$1" || exit 125; fi
+cd "$1/project" || exit 125
+shift
+command -v setpriv >/dev/null && exec setpriv --no-new-privs "$@"
+exec "$@""#;
 /// Users of runs are above all that people and services have.
 const USERS: std::ops::Range<u32> = 0x7000_0000..0x7fff_0000;
 
@@ -257,12 +266,21 @@ impl Folder {
     }
 
     /// The program, ready to start in the project. Its `ssh` needs a user with a name, so a user of its own is
-    /// `root` in a namespace where that means nothing; all of its processes end with it.
+    /// `root` in a namespace where that means nothing; all of its processes end with it, and it sees no others.
     fn command(&self, program: &Path) -> Result<Command, Fault> {
         let mut command = Command::new("sh");
         command.args(["-c", BEGIN, "sh"]);
         if let Some(user) = self.user {
-            command.args(["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--"]);
+            command.args([
+                "unshare",
+                "--user",
+                "--map-root-user",
+                "--mount",
+                "--pid",
+                "--fork",
+                "--kill-child",
+            ]);
+            command.args(["--", "sh", "-c", APART, "sh"]).arg(self.at.path());
             command.uid(user).gid(user);
         }
         command.arg(program);
@@ -463,6 +481,28 @@ fn reason(stdout: &str, stderr: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_run_sees_no_other_process_and_no_other_files_in_tmp() {
+        let beside = tempfile::NamedTempFile::new_in("/tmp").unwrap();
+        let folder = match Folder::new() {
+            Ok(folder) if folder.user.is_some() => folder,
+            _ => return eprintln!("skipped: only root sets runs apart"),
+        };
+        let mut command = folder.command(Path::new("sh")).unwrap();
+        let look = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; ls /tmp; grep NoNewPrivs /proc/self/status; touch ../kept";
+        command.args(["-c", look]);
+        let group = Group::start(&mut command).unwrap();
+        let stop = CancellationToken::new();
+        let output = child::run(group, "a look", VERSION_MAX, OUTPUT_KEPT, &stop).await.unwrap();
+        let (seen, wrong) = (output.stdout.text(), output.stderr.text());
+        assert!(output.is_good() && folder.path("kept").exists(), "{seen} {wrong}");
+        let name = beside.path().file_name().unwrap().to_str().unwrap();
+        assert!(!seen.contains(name), "{seen}");
+        let own = std::env::current_exe().unwrap();
+        assert!(!seen.contains(own.file_name().unwrap().to_str().unwrap()), "{seen}");
+        assert!(seen.contains("NoNewPrivs:\t1"), "{seen}");
+    }
 
     #[test]
     fn what_a_killed_provisioner_left_is_taken_away() {

@@ -53,7 +53,7 @@ const PLAYBOOK: &str = r#"
         dest: "{{ mark }}/page"
         content: "{{ banyan_action }} {{ banyan_service }} {{ web.port }} {{ settings['web.port'] }} {{ web.text }}\n"
       vars: {mark: "{{ lookup('file', 'where') }}"}
-    - shell: "cat /proc/1/environ /etc/shadow || id -u"
+    - shell: "cat /etc/shadow || id -u"
       delegate_to: localhost
       connection: local
       register: seen
@@ -109,7 +109,8 @@ async fn a_playbook_that_fails_or_lasts_or_meets_another_machine_says_so() {
 #[tokio::test]
 async fn it_is_offered_where_the_program_works_for_all_users() {
     let _alone = alone().await;
-    let folder = tempfile::tempdir().unwrap();
+    // Runs have a `/tmp` of their own.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     mode(folder.path(), 0o755);
     let program = folder.path().join("ansible-playbook");
