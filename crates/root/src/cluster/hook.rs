@@ -7,13 +7,14 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use imbl::OrdMap;
-use model::{Result, Timestamp};
+use model::{Result, TenantId, Timestamp};
 use serde_json::{Value, json};
 use store::Txn;
 
 use super::record::{CallRecord, ClusterRecord, JobRecord, NodeRecord};
 use crate::cloud::Cloud;
 use crate::duty::Fence;
+use crate::history::{Actor, Line, journal};
 use crate::state::Row;
 use crate::tables::{encode, kind};
 
@@ -156,13 +157,24 @@ async fn try_call(
     let tries = row.tries + 1;
     let txn = if tries >= TRIES_MAX {
         tracing::warn!(%why, tries, "a webhook is given up");
-        Txn::new().delete(kind::CLUSTER_CALL, id, Some(row.version))
+        given_up(Txn::new().delete(kind::CLUSTER_CALL, id, Some(row.version)), row, &why, cloud.now())
     } else {
         let wait = (BACKOFF_FIRST_MS << row.tries.min(10)).min(BACKOFF_MAX_MS);
         let next = CallRecord { tries, at: cloud.now().plus_ms(wait), ..row.value.as_ref().clone() };
         Txn::new().update(kind::CLUSTER_CALL, id, row.version, encode(&next))
     };
     cloud.state.commit(fence.guard(txn)).await.map(drop)
+}
+
+/// A line of the tenant's history about a call that is given up. Its address may have a secret in it.
+fn given_up(txn: Txn, row: &CallRecord, why: &str, now: Timestamp) -> Txn {
+    let Ok(tenant) = row.tenant.parse::<TenantId>() else { return txn };
+    let text = |field: &str| row.body["cluster"][field].as_str().unwrap_or_default();
+    let message = format!("a webhook was not taken after {TRIES_MAX} tries: {why}");
+    let (id, name) = (text("id"), text("name"));
+    let line =
+        Line { tenant: Some(&tenant), what: "cluster.webhook", kind: kind::CLUSTER, id, name, message };
+    journal(txn, now, &Actor::root(), line)
 }
 
 #[cfg(test)]
