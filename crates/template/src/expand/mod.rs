@@ -168,9 +168,21 @@ fn macro_end(text: &str) -> Option<usize> {
     if FUNCTIONS.iter().any(|word| begins(word)) {
         return percent(text);
     }
-    let end = text.find('%').filter(|_| FAMILIES.iter().any(|word| begins(word)))?;
+    let end = text.find('%')?;
+    if !FAMILIES.iter().any(|word| begins(word)) {
+        return is_dotted(&text[..end]).then_some(end);
+    }
     let fits = |letter: char| letter.is_alphanumeric() || "_-.[]".contains(letter);
     text[..end].chars().all(fits).then_some(end)
+}
+
+/// Words with dots between them: nothing but a macro with a typo in its first word looks like that.
+fn is_dotted(text: &str) -> bool {
+    let is_word = |word: &str| {
+        word.starts_with(|letter: char| letter.is_ascii_alphabetic())
+            && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter))
+    };
+    text.contains('.') && text.split('.').all(is_word)
 }
 
 /// Where the next single percent sign is.
@@ -331,6 +343,8 @@ mod tests {
             ("%host.service.mute%", "node n2 has no hostname"),
             ("%ip.service.mute%", "node n2 has no address bind_v4"),
             ("%ip.ipv6.self%", "node n1 has no address ipv6"),
+            ("%hots.self%", "the macro %hots.self% cannot be expanded"),
+            ("%hosts.service.web% a", "the macro %hosts.service.web% cannot be expanded"),
             ("%host.service.web[2]%", "fewer than 3 nodes with web"),
             ("%host.service.none[0]%", "fewer than 1 nodes with none"),
             ("%host.nobody%", "'host.nobody' is no macro"),
