@@ -523,12 +523,12 @@ impl Core {
     pub fn step(&mut self, now: Timestamp) -> Step {
         let fold = self.parent.expire(now);
         self.touched.extend(fold.changed);
-        if !self.settled && !self.parent.awaits_children() {
+        let decisions = self.parent.decide(now, DECISIONS_MAX);
+        self.touched.extend(self.parent.news_take());
+        if !self.settled && !self.parent.awaits_children() && !self.parent.undecided(now) {
             self.settled = true;
             self.touched.extend(self.parent.stuck_ids().cloned());
         }
-        let decisions = self.parent.decide(now, DECISIONS_MAX);
-        self.touched.extend(self.parent.news_take());
         while let Some((_, id)) = self.placed.pop_front_if(|(at, _)| *at <= now) {
             self.touched.insert(id);
         }
