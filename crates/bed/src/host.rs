@@ -388,7 +388,8 @@ impl Host {
     /// Leaves no byte on its disk.
     pub fn fill_disk(&self) -> Result<()> {
         let file = self.seen(&self.disk_point().join(FILLER));
-        let mut file = std::fs::File::create(file)?;
+        // What became free on a full disk is filled too.
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file)?;
         let chunk = vec![0; 1 << 20];
         while std::io::Write::write_all(&mut file, &chunk).is_ok() {}
         while std::io::Write::write_all(&mut file, &chunk[..1]).is_ok() {}
