@@ -25,9 +25,11 @@ mod wait;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::FromArgMatches;
+use tracing::Level;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
@@ -40,6 +42,9 @@ const SHIM: &str = "__shim";
 /// When a role has started, and how often it looks again.
 const SETTLE_FIRST: Duration = Duration::from_secs(15);
 const SETTLE_EVERY: Duration = Duration::from_secs(600);
+/// Of the warnings of the broker one is told in this time. Several questions so close together are about the same line.
+const SPARING_EVERY: Duration = Duration::from_secs(60);
+const SAME_LINE: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -88,13 +93,13 @@ async fn settle() {
     }
 }
 
-/// The broker that is built in tells every connection as news, and warns of every stranger that does not get in: whoever
-/// reaches its port could fill the disk with that. The library of S3 tells the mistakes of clients as errors; what the
-/// store itself fails at is told by the store. Only whoever looks for details wants all that.
+/// The broker that is built in tells every connection as news; of its warnings see [`Sparing`]. The library of S3 tells
+/// the mistakes of clients as errors; what the store itself fails at is told by the store. Only whoever looks for details
+/// wants all that.
 fn quiet(filter: &str) -> String {
     let details = ["debug", "trace"].iter().any(|word| filter.contains(word));
     let mut quiet = filter.to_owned();
-    for (name, level) in [("rmqtt", "error"), ("s3s", "off")] {
+    for (name, level) in [("rmqtt", "warn"), ("s3s", "off")] {
         if !details && !filter.contains(name) {
             quiet.push_str(&format!(",{name}={level}"));
         }
@@ -117,8 +122,32 @@ fn log_start(role: bool) {
         .with_ansi(colour)
         .finish();
     // Where the broker is taken down on purpose, nobody need hear from those who miss it.
-    let wanted = dynamic_filter_fn(|line, _| !(stop::ending() && of_broker(line.target())));
+    let sparing = Sparing::default();
+    let wanted = dynamic_filter_fn(move |line, _| {
+        let said = *line.level() == Level::WARN && line.target().starts_with("rmqtt");
+        !(stop::ending() && of_broker(line.target())) && (!said || sparing.lets_through())
+    });
     lines.with(wanted).init();
+}
+
+/// The broker warns of every stranger that does not get in, and whoever reaches its port could fill the disk with that:
+/// one line a minute is let through.
+#[derive(Default)]
+struct Sparing(Mutex<Option<Instant>>);
+
+impl Sparing {
+    /// Asked more than once about the same line.
+    fn lets_through(&self) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match last.map(|last| last.elapsed()) {
+            Some(since) if since < SAME_LINE => true,
+            Some(since) if since < SPARING_EVERY => false,
+            _ => {
+                *last = Some(Instant::now());
+                true
+            }
+        }
+    }
 }
 
 /// Whether a line comes from the broker or from those who talk to it.
@@ -131,9 +160,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_many_warnings_at_once_one_is_told() {
+        let sparing = Sparing::default();
+        assert!(sparing.lets_through() && sparing.lets_through(), "twice about one line");
+        std::thread::sleep(2 * SAME_LINE);
+        assert!(!sparing.lets_through());
+    }
+
+    #[test]
     fn what_strangers_can_fill_the_log_with_is_left_out() {
-        assert_eq!(quiet("info"), "info,rmqtt=error,s3s=off");
-        assert_eq!(quiet("info,s3s=warn"), "info,s3s=warn,rmqtt=error");
+        assert_eq!(quiet("info"), "info,rmqtt=warn,s3s=off");
+        assert_eq!(quiet("info,s3s=warn"), "info,s3s=warn,rmqtt=warn");
         assert_eq!(quiet("debug"), "debug");
     }
 }
