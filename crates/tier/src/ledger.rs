@@ -47,8 +47,12 @@ struct Inner {
 
 impl Ledger {
     pub fn open(path: &Path) -> Result<Self> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        if sal::reserve::way_make(folder) {
+            tracing::warn!(path = %path.display(), "the disk is full: the room that was kept is used to start with");
+        }
         let database = database_open(path)?;
-        let reserve = Reserve::of(path.parent().unwrap_or(Path::new(".")));
+        let reserve = Reserve::of(folder);
         // It holds what instances were given, such as their environment.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(FILE_MODE))?;
         Ok(Self(Arc::new(Inner { path: path.to_owned(), reserve, database: RwLock::new(Some(database)) })))
