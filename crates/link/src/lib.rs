@@ -51,6 +51,6 @@ pub use mqtt::{Broker, BrokerConfig, MqttParent, MqttParentConfig, broker_certif
 pub use parent::{BlobSource, ParentHandler, PeerHandler, listen_check};
 pub use renew::Renewal;
 pub use stream::{ByteStream, Frame, pipe};
-pub use uplink::{Down, Uplink};
+pub use uplink::{Down, Rarely, Uplink};
 pub use vitals::PulseSource;
 pub use wallet::Wallet;

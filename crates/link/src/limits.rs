@@ -68,6 +68,9 @@ pub const LIVES_TURNS_MAX: u32 = 3;
 /// That a certificate is of no use here is said once, and then this often.
 pub const STRANGERS_SAID_EVERY: Duration = Duration::from_secs(60);
 
+/// While a broker is away the leases of those behind it are renewed this often, well within one.
+pub const SPARE_EVERY: Duration = Duration::from_secs(2);
+
 /// A child that was removed asks again after so long.
 pub const REMOVED_PAUSE: Duration = Duration::from_secs(300);
 /// That somebody is refused is said once, and then this often, by the child and by the broker.

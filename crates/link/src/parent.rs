@@ -44,6 +44,12 @@ pub trait ParentHandler: Send + Sync + 'static {
     /// Any sign of life; it renews the child's lease. A beat brings a pulse.
     fn heard(&self, child: &ChildId, pulse: Option<&Pulse>);
 
+    /// What carries the words of these children, and maybe of others that were not heard yet, is away: that nothing
+    /// is heard of them says nothing. Said again and again until it is back, and once then.
+    fn spare(&self, children: &[ChildId]) {
+        let _ = children;
+    }
+
     /// A blob that the child needs.
     fn blob(&self, child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>>;
 

@@ -12,7 +12,7 @@ use tier::ledger::{Ledger, Write};
 use work::SharedClock;
 
 const TOKEN: &str = "token/";
-const MEMBER: &str = "member/";
+pub(crate) const MEMBER: &str = "member/";
 /// Tokens that wait to be used.
 const TOKENS_MAX: usize = 10_000;
 

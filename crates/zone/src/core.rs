@@ -19,6 +19,7 @@ use tier::kept::{self, ASSIGNMENT, DESIRED_AT};
 use tier::ledger::{Ledger, Write};
 use tier::{Child, Decision, Inbox, Intern, Parent, ParentConfig, Place, Resting};
 
+use crate::book::MEMBER;
 use crate::stuck::UnderWay;
 
 /// Decisions handed out at once, so that one ledger commit stays small.
@@ -58,6 +59,8 @@ pub struct Kept {
     pub labels: BTreeMap<ChildId, Labels>,
     pub removed: BTreeMap<ChildId, String>,
     pub minor_floor: u64,
+    /// Who joined, with the name under which it did, where that was noted.
+    pub members: BTreeMap<ChildId, Option<Name>>,
 }
 
 impl Kept {
@@ -89,6 +92,7 @@ impl Kept {
             labels: by_child(ledger, LABEL)?,
             removed: by_child(ledger, REMOVED)?,
             minor_floor: ledger.get::<u64>(MINOR_FLOOR)?.unwrap_or(0),
+            members: by_child(ledger, MEMBER)?,
         })
     }
 
@@ -174,6 +178,8 @@ pub struct Core {
     removed: BTreeMap<ChildId, String>,
     /// Its nodes of before were heard or are lost: what fits nowhere now is for root to place.
     settled: bool,
+    /// What would have been handed up before that.
+    held_back: BTreeSet<InstanceId>,
     /// The measured way to root, there and back.
     up_us: Option<u32>,
 }
@@ -194,6 +200,7 @@ impl Core {
             parent.child_add(node.clone(), None, now);
             parent.labels_set(node, labels.clone());
         }
+        members_add(&mut parent, &kept, now);
         for assignment in kept.assignments.values() {
             restore(&mut parent, assignment, &kept);
         }
@@ -205,7 +212,9 @@ impl Core {
         let (version, removed) = (version.to_owned(), kept.removed);
         let placed = VecDeque::new();
         let settled = !parent.awaits_children();
-        let mut core = Self { name, version, child, parent, touched, placed, removed, settled, up_us: None };
+        let held_back = BTreeSet::new();
+        let mut core =
+            Self { name, version, child, parent, touched, placed, removed, settled, held_back, up_us: None };
         core.refresh();
         core
     }
@@ -242,14 +251,14 @@ impl Core {
         let rest = |id: &&InstanceId| self.parent.resting(id).is_some();
         let mut writes: Vec<Write> =
             ids.iter().filter(rest).map(|id| Write::delete(format!("{REST}{id}"))).collect();
-        let floor = self.parent.minor_floor();
         for id in &ids {
             self.parent.unwant(id);
             self.child.forget(id);
             self.touched.remove(id);
         }
         writes.extend(ids.iter().map(|id| Write::delete(format!("{PLACE}{id}"))));
-        if self.parent.minor_floor() > floor {
+        // With every removal, for it may have risen by one that could not be kept.
+        if !ids.is_empty() {
             writes.push(Write::put(MINOR_FLOOR.to_owned(), &self.parent.minor_floor()));
         }
         writes
@@ -310,10 +319,14 @@ impl Core {
         for id in std::mem::take(&mut self.touched) {
             let Some(mut view) = self.parent.view(&id) else { continue };
             if self.parent.stuck(&id) {
-                view.refused = self.settled;
+                view.refused = true;
                 let nowhere = self.parent.explanation(&id).map(nowhere);
                 let why = [view.message.take(), nowhere].into_iter().flatten().collect::<Vec<_>>();
                 view.message = Some(why.join("; "));
+            }
+            if !self.settled && (view.refused || view.handed_up) {
+                (view.refused, view.handed_up) = (false, false);
+                self.held_back.insert(id);
             }
             self.child.observe(view);
         }
@@ -341,6 +354,11 @@ impl Core {
     /// It stops and will be back.
     pub fn node_leaving(&mut self, node: &ChildId, now: Timestamp) {
         self.parent.leaving(node, now);
+    }
+
+    /// Nothing can be heard of these nodes, nor of those that were not heard yet.
+    pub fn nodes_spare(&mut self, nodes: &[ChildId], now: Timestamp) {
+        self.parent.spare(nodes, now);
     }
 
     pub fn node_lost(&mut self, node: &ChildId, now: Timestamp) {
@@ -527,7 +545,7 @@ impl Core {
         self.touched.extend(self.parent.news_take());
         if !self.settled && !self.parent.awaits_children() && !self.parent.undecided(now) {
             self.settled = true;
-            self.touched.extend(self.parent.stuck_ids().cloned());
+            self.touched.append(&mut self.held_back);
         }
         while let Some((_, id)) = self.placed.pop_front_if(|(at, _)| *at <= now) {
             self.touched.insert(id);
@@ -573,6 +591,23 @@ impl Core {
 
     pub fn observed_get(&self, id: &InstanceId) -> Option<&ObservedInstance> {
         self.child.observed_get(id)
+    }
+}
+
+/// All that joined and were not removed may come: one without an instance, too, has room for what is asked for. Several
+/// of one name are one machine that joined again; which of them is the present one is not known, so they are waited for
+/// only where they hold something.
+fn members_add(parent: &mut Parent, kept: &Kept, now: Timestamp) {
+    let mut names: BTreeMap<&Name, u32> = BTreeMap::new();
+    kept.members.values().flatten().for_each(|name| *names.entry(name).or_default() += 1);
+    for (node, name) in kept.members.iter().filter(|(node, _)| !kept.removed.contains_key(*node)) {
+        let alone = name.as_ref().is_none_or(|name| names.get(name) == Some(&1));
+        if alone {
+            parent.child_add(node.clone(), None, now);
+        }
+        if let Some(name) = name {
+            parent.child_name_note(node, name);
+        }
     }
 }
 

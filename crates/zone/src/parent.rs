@@ -7,14 +7,14 @@ use model::{ChildId, Desired, Digest, Error, Observed, Pulse, Result};
 
 use tier::ledger::Write;
 
-use crate::service::{ZoneService, node_refused, node_seen};
+use crate::service::{ZoneService, node_seen};
 
 impl ParentHandler for ZoneService {
     fn observed(&self, child: &ChildId, observed: Observed) -> BoxFuture<'_, Result<Ack>> {
         match self.book().name_check(child, &observed.facts.name) {
             Ok(noted) => self.member_keep(noted),
             Err(error) => {
-                node_refused(child, &error);
+                self.node_refused(child, &error);
                 return Box::pin(async move { Err(error) });
             }
         }
@@ -71,6 +71,10 @@ impl ParentHandler for ZoneService {
             }
             false => self.core().node_heard(child, now),
         }
+    }
+
+    fn spare(&self, children: &[ChildId]) {
+        self.core().nodes_spare(children, self.steady());
     }
 
     fn blob(&self, _child: &ChildId, digest: &Digest) -> BoxFuture<'_, Result<BlobSource>> {

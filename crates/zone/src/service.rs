@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use link::{ByteStream, Calls, Uplink};
+use link::{ByteStream, Calls, Rarely, Uplink};
 use model::exchange::{Ask, Doorway, Revision};
 use model::{Area, Check, ChildId, Desired, Error, Facts, Name, Observed, Pulse, Result, Timestamp};
 use tier::inbox::Refused;
@@ -29,6 +29,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(2);
 const TELL_PAUSE: Duration = Duration::from_micros(600);
 const TELL_PAUSE_MIN: Duration = Duration::from_millis(10);
 const TELL_PAUSE_MAX: Duration = Duration::from_millis(500);
+const REFUSED_SAID_EVERY: Duration = Duration::from_secs(60);
 const LEDGER_FILE: &str = "ledger.redb";
 const HISTORY_FILE: &str = "history.zst";
 
@@ -74,6 +75,7 @@ struct Inner {
     probes: Mutex<Vec<Probe>>,
     /// Where its nodes come to.
     doorway: Mutex<Doorway>,
+    refused: Mutex<Rarely>,
     clock: SharedClock,
     wake: Wake,
     telling: Wake,
@@ -112,6 +114,7 @@ impl ZoneService {
             transitions: Mutex::default(),
             probes: Mutex::default(),
             doorway: Mutex::default(),
+            refused: Mutex::new(Rarely::new(REFUSED_SAID_EVERY)),
             clock,
             wake: Wake::new(),
             telling: Wake::new(),
@@ -299,6 +302,15 @@ impl ZoneService {
         self.0.wake.wake();
     }
 
+    /// A node is told no, and will say the same again; not every time is worth a line.
+    pub(crate) fn node_refused(&self, node: &ChildId, error: &Error) {
+        if self.0.refused.lock().unwrap_or_else(PoisonError::into_inner).due() {
+            tracing::warn!(%node, %error, "a report is refused");
+        } else {
+            tracing::debug!(%node, %error, "a report is refused");
+        }
+    }
+
     async fn desired_take(&self, desired: Desired) -> Result<()> {
         self.desired_change(|core| match core.desired(desired) {
             Ok(writes) => Ok(Some(writes)),
@@ -384,11 +396,6 @@ impl ChildOwner for ZoneService {
         let zone = self.clone();
         Box::pin(async move { zone.reply_to(ask, stream).await })
     }
-}
-
-/// A node is told no, and says it in its own log; here it is for who looks into it.
-pub(crate) fn node_refused(node: &ChildId, error: &model::Error) {
-    tracing::debug!(%node, %error, "a report is refused");
 }
 
 /// Which node, for logs.

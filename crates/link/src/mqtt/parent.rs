@@ -20,7 +20,8 @@ use super::worker::{Seen, Worker};
 use super::{Beat, Gone, Have, Leaf, Newer, Wait, address_parse, child_of, filter_up, topic};
 use crate::calls::Calls;
 use crate::limits::{
-    CALLS_QUEUE_MAX, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX, REFUSALS_MAX, REPORTS_QUEUE_MAX, TWINS_SAID_EVERY,
+    CALLS_QUEUE_MAX, MQTT_PARENT_INFLIGHT_MAX, PACKET_MAX, REFUSALS_MAX, REPORTS_QUEUE_MAX, SPARE_EVERY,
+    TWINS_SAID_EVERY,
 };
 use crate::parent::ParentHandler;
 use crate::tls::client_config;
@@ -115,6 +116,7 @@ impl Hub {
     async fn run(self: Arc<Self>) {
         let kicks = self.kicks_follow(self.calls.kicks());
         let refusals = self.refusals_send();
+        let silence = self.silence_follow();
         let connections = async {
             let mut backoff = Backoff::new();
             loop {
@@ -125,7 +127,26 @@ impl Hub {
                 backoff.pause().await;
             }
         };
-        tokio::join!(kicks, connections, refusals);
+        tokio::join!(kicks, connections, refusals, silence);
+    }
+
+    /// Without a connection to the broker no child can be heard through it, and none is lost for that. What is told
+    /// when it is back gives them the time to come back too.
+    async fn silence_follow(&self) {
+        let mut publisher = self.publisher.subscribe();
+        loop {
+            let known: Vec<ChildId> = self.children().keys().cloned().collect();
+            self.handler.spare(&known);
+            let connected = publisher.borrow_and_update().is_some();
+            let changed = publisher.changed();
+            let ended = match connected {
+                true => changed.await,
+                false => tokio::time::timeout(SPARE_EVERY, changed).await.unwrap_or(Ok(())),
+            };
+            if ended.is_err() {
+                return;
+            }
+        }
     }
 
     /// Lets go of children that were removed.

@@ -2,7 +2,7 @@
 
 use model::constraint::Labels;
 use model::exchange::Ack;
-use model::{ChildId, Facts, InstanceId, Observed, ObservedInstance, Phase, PlaceMode, Run, Timestamp};
+use model::{ChildId, Facts, InstanceId, Name, Observed, ObservedInstance, Phase, PlaceMode, Run, Timestamp};
 use placement::Candidate;
 
 use super::{Avoided, ChildState, Leases, Parent, STOP_GRACE_MS};
@@ -12,10 +12,11 @@ use crate::outbox::Outbox;
 /// A clock that is set back by less than this only makes leases a little longer.
 const CLOCK_BACK_MAX_MS: i64 = 1_000;
 
-/// A child that was heard beats more often than this. Where nobody did, of several, the parent is the one cut off.
-const SILENCE_MS: i64 = 5_000;
+/// Children beat more than twice within a lease. Where of several nobody did for more than this part of one, the
+/// parent is the one cut off.
+const SILENCE_OF_LEASE: (i64, i64) = (7, 12);
 
-/// A report raises the count of decisions to this at most: no child can end the numbers.
+/// A report raises the count of decisions by so many at most: no child can end the numbers.
 const MINOR_LIFT_MAX: u64 = 1 << 20;
 
 /// What a report or a lapse changed.
@@ -34,8 +35,10 @@ impl Parent {
         }
         let state = ChildState {
             facts: None,
+            joined_as: None,
             alive: true,
             heard: false,
+            spared: false,
             leaving: false,
             deadline: now.plus_ms(self.config.leases.lease_ms),
             last_seen: now,
@@ -57,6 +60,13 @@ impl Parent {
             .map(|(id, _)| id.clone())
             .collect();
         placed.iter().for_each(|id| self.retell(id));
+    }
+
+    /// The name under which a child joined, for as long as it has not said itself who it is.
+    pub fn child_name_note(&mut self, child: &ChildId, name: &Name) {
+        if let Some(state) = self.children.get_mut(child) {
+            state.joined_as = Some(name.clone());
+        }
     }
 
     fn retell(&mut self, id: &InstanceId) {
@@ -173,7 +183,7 @@ impl Parent {
         let lease_ms = self.config.leases.lease_ms;
         let Some(state) = self.children.get_mut(child) else { return };
         state.last_seen = now;
-        state.heard = true;
+        (state.heard, state.spared) = (true, false);
         state.deadline = now.plus_ms(lease_ms);
         if !state.alive || state.leaving {
             (state.alive, state.leaving) = (true, false);
@@ -204,6 +214,17 @@ impl Parent {
         let grace_ms = self.config.leases.gone_grace_ms;
         if let Some(state) = self.children.get_mut(child).filter(|state| !state.leaving) {
             state.deadline = state.deadline.min(now.plus_ms(grace_ms));
+        }
+    }
+
+    /// The way to these children, and to all that were not heard in this life, is cut at the parent's own side: their
+    /// silence says nothing.
+    pub fn spare(&mut self, children: &[ChildId], now: Timestamp) {
+        let deadline = now.plus_ms(self.config.leases.lease_ms);
+        for (child, state) in &mut self.children {
+            if state.alive && (!state.heard || children.contains(child)) {
+                state.deadline = state.deadline.max(deadline);
+            }
         }
     }
 
@@ -262,18 +283,26 @@ impl Parent {
     }
 
     /// When nobody is heard any more, of several children at once, a cut of the parent's own link is likelier than the
-    /// death of all of them, and nobody is there to take what they hold: once, they get another lease.
+    /// death of all of them, and nobody is there to take what they hold: they get another lease, each once until it is
+    /// heard again.
     fn silence_check(&mut self, now: Timestamp) {
-        if self.deaf || !self.children.values().any(|state| state.alive && state.deadline <= now) {
+        let due = |state: &ChildState| state.alive && !state.spared && state.deadline <= now;
+        if self.deaf || !self.children.values().any(due) {
             return;
         }
+        let (part, whole) = SILENCE_OF_LEASE;
+        let silence_ms = self.config.leases.lease_ms * part / whole;
         let here = || self.children.values().filter(|state| state.alive && state.heard && !state.leaving);
-        if here().count() < 2 || here().any(|state| now.ms_since(state.last_seen) <= SILENCE_MS) {
+        if here().count() < 2 || here().any(|state| now.ms_since(state.last_seen) <= silence_ms) {
             return;
         }
         tracing::warn!(by = %self.config.by, "no child is heard any more; all get another lease");
         self.deaf = true;
-        self.leases_anew(now);
+        let lease_ms = self.config.leases.lease_ms;
+        for state in self.children.values_mut().filter(|state| state.alive && !state.spared) {
+            state.deadline = state.deadline.max(now.plus_ms(lease_ms));
+            state.spared = true;
+        }
     }
 
     /// Everything that does not wait for the child looks for another place.
@@ -352,7 +381,8 @@ impl Parent {
             .is_some_and(|place| place.child == *child && place.generation == seen.generation);
         if !holds {
             // It was once placed under a decision that is forgotten here: the next one must be above it.
-            let plausible = seen.generation.minor <= MINOR_LIFT_MAX;
+            let known = held.last.minor.max(self.minor_floor);
+            let plausible = seen.generation.minor <= known.saturating_add(MINOR_LIFT_MAX);
             if seen.generation.major == held.last.major && plausible {
                 held.last = held.last.max(seen.generation);
             }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use model::constraint::Labels;
 use model::exchange::{Remaining, Revision};
 use model::{
-    Area, Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, LossPolicy,
+    Area, Assignment, ChildId, Desired, Explanation, Facts, Generation, InstanceId, LossPolicy, Name,
     ObservedInstance, PlaceMode, Run, Timestamp, WorkloadId,
 };
 use placement::{Fleet, Level, Policy, Want};
@@ -182,9 +182,13 @@ impl Held {
 
 pub(crate) struct ChildState {
     pub facts: Option<Facts>,
+    /// Its name before it said its facts, where it is known.
+    pub joined_as: Option<Name>,
     pub alive: bool,
     /// Whether it spoke since this parent began; until then its lease is an advance.
     pub heard: bool,
+    /// It got another lease because nobody was heard; the next time it gets none.
+    pub spared: bool,
     /// It said that it stops and will be back.
     pub leaving: bool,
     /// When it counts as lost, unless it is heard before.

@@ -119,11 +119,6 @@ impl Parent {
         self.stuck.contains(id) && self.place_of(id).is_none()
     }
 
-    /// What looks for a child and finds none that fits.
-    pub fn stuck_ids(&self) -> impl Iterator<Item = &InstanceId> {
-        self.stuck.iter().filter(|id| self.place_of(id).is_none())
-    }
-
     /// Whether a child that is known from before is still to be heard; until its lease lapses it may come.
     pub fn awaits_children(&self) -> bool {
         self.children.values().any(|state| state.alive && !state.heard)
@@ -164,7 +159,8 @@ impl Parent {
         if state.facts.is_some() || self.config.children_are_zones {
             return None;
         }
-        state.outbox.iter().find_map(|held| held.spec.constraints.node.as_deref())
+        let joined_as = state.joined_as.as_ref().map(Name::as_str);
+        joined_as.or_else(|| state.outbox.iter().find_map(|held| held.spec.constraints.node.as_deref()))
     }
 
     /// What stands for the facts of a child that was lost before it said who it is, because this parent began anew

@@ -128,7 +128,9 @@ impl Parent {
             self.rest_set(id, Rest::Awake);
         } else if let Err(reason) = self.fleet.reserve(&want, &child) {
             let name = self.child_name(&child);
-            if elsewhere && self.fleet.place(&want).is_ok() {
+            // One that was not heard yet in this life is likelier about to come than full.
+            let heard = self.children.get(&child).is_none_or(|state| state.heard || !state.alive);
+            if elsewhere && heard && self.fleet.place(&want).is_ok() {
                 return self.leave(id, format!("begins elsewhere, because {name} has no room: {reason}"));
             }
             self.rest_set(id, Rest::Waking(format!("waits for room on {name}, where it was: {reason}")));

@@ -133,6 +133,46 @@ fn when_nobody_of_several_is_heard_all_get_one_more_lease() {
     assert_eq!(lost(&parent), ["n1", "n2"]);
 }
 
+#[test]
+fn a_dead_child_beside_one_that_is_slow_gets_no_lease_after_lease() {
+    for beat_ms in (1_000..LEASE_MS).step_by(500) {
+        let mut parent = parent();
+        let (slow, _dead) = (Peer::join(&mut parent, "n1", 4), Peer::join(&mut parent, "n2", 4));
+        let mut now = START;
+        // At the worst, nobody was heard for a while when the dead one was due: twice as long, once.
+        for beat in (beat_ms..3 * LEASE_MS).step_by(beat_ms as usize) {
+            now = pass(&mut parent, now, beat_ms, &[]);
+            parent.heard(&slow.id, now);
+            let late = beat > LEASE_MS + 1_000;
+            assert!(!late || lost(&parent) == ["n2"], "beats of {beat_ms} ms, after {beat}");
+        }
+    }
+    // Where the parent is cut off again and again, the child that never comes back is not spared again.
+    let mut parent = parent();
+    let (back, _dead) = (Peer::join(&mut parent, "n1", 4), Peer::join(&mut parent, "n2", 4));
+    let cut = pass(&mut parent, START, LEASE_MS + 1_000, &[]);
+    parent.heard(&back.id, cut);
+    let again = pass(&mut parent, cut, LEASE_MS + 1_000, &[]);
+    parent.heard(&back.id, again);
+    assert_eq!(lost(&parent), ["n2"]);
+}
+
+#[test]
+fn who_cannot_be_heard_at_the_moment_is_not_lost() {
+    let mut parent = parent();
+    let (behind, direct) = (Peer::join(&mut parent, "n1", 4), Peer::join(&mut parent, "n2", 4));
+    let unheard = model::ChildId::from("n3");
+    parent.child_add(unheard.clone(), None, START);
+    let mut now = START;
+    for _ in 0..10 {
+        parent.spare(std::slice::from_ref(&behind.id), now);
+        now = pass(&mut parent, now, LEASE_MS / 2, &[]);
+    }
+    assert_eq!(lost(&parent), [direct.id.as_str()], "its silence does say something");
+    pass(&mut parent, now, LEASE_MS + 1_000, &[]);
+    assert_eq!(lost(&parent), ["n1", "n2", "n3"]);
+}
+
 fn tier_of_two() -> Parent {
     let mut parent = parent();
     Peer::join(&mut parent, "n1", 4);

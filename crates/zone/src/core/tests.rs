@@ -71,6 +71,7 @@ impl World {
 
     fn node(&mut self, name: &str, cores: u64) -> ChildId {
         let id = ChildId::from(format!("id-{name}").as_str());
+        self.disk.members.insert(id.clone(), Some(name.parse().expect("a name")));
         self.nodes.insert(id.clone(), Child::new(1, facts(name, cores), Inbox::default()));
         self.settle();
         id
@@ -112,12 +113,8 @@ impl World {
 
     /// The process starts again from its disk.
     fn restart(&mut self) {
-        let kept = std::mem::take(&mut self.disk);
         self.epoch += 1;
-        let copy =
-            Kept { assignments: kept.assignments.clone(), places: kept.places.clone(), ..Kept::default() };
-        self.disk = Kept { modes: kept.modes.clone(), labels: kept.labels.clone(), ..copy };
-        (self.disk.removed, self.disk.minor_floor) = (kept.removed.clone(), kept.minor_floor);
+        let kept = self.disk.clone();
         self.core = Core::new("east".parse().expect("a name"), "1", config(self.epoch), kept, NOW);
         self.settle();
     }
@@ -138,7 +135,11 @@ fn follow(core: &mut Core, id: &ChildId, node: &mut Child) {
     }
     let held: Vec<_> = node.assignments().map(|a| (a.id.clone(), a.generation, a.run)).collect();
     for (id, generation, run) in held {
-        let phase = if run == Run::Gone { Phase::Gone } else { Phase::Running };
+        let phase = match run {
+            Run::Gone => Phase::Gone,
+            Run::Stopped => Phase::Stopped,
+            Run::Running => Phase::Running,
+        };
         node.observe(ObservedInstance::new(id, generation, phase));
     }
     for id in node.observed_ids() {
@@ -219,6 +220,76 @@ fn a_zone_that_began_anew_refuses_nothing_before_its_nodes_were_heard_or_lost() 
 }
 
 #[test]
+fn a_zone_that_began_anew_waits_for_nodes_that_hold_nothing_too() {
+    let mut world = World::new();
+    let large = world.node("n2", 4);
+    let away = world.nodes.remove(&large).expect("there");
+    world.restart();
+    world.tell(vec![assignment(1, |_| {})]);
+    let seen = world.core.observed_get(&InstanceId::from_random(1)).expect("told");
+    assert!(!seen.refused, "{seen:?}");
+    world.nodes.insert(large.clone(), away);
+    world.settle();
+    assert_eq!(world.place(1), Some(large));
+
+    // One that never comes again is shown under the name with which it joined, so that it can be removed.
+    world.nodes.clear();
+    world.restart();
+    world.core.step(NOW.plus_ms(60_000));
+    world.core.step(NOW.plus_ms(120_000));
+    let reports = world.core.nodes();
+    assert_eq!((reports.len(), reports[0].alive, reports[0].facts.name.as_str()), (1, false, "n2"));
+    assert!(world.core.node_remove("n2", false).is_ok());
+}
+
+#[test]
+fn a_start_while_a_zone_begins_anew_stays_where_its_disk_is() {
+    let mut world = World::new();
+    let first = world.node("n1", 4);
+    let stopped = Assignment { run: Run::Stopped, ..assignment(1, |_| {}) };
+    world.tell(vec![assignment(1, |_| {})]);
+    world.tell(vec![stopped]);
+    assert_eq!(world.phase(1), Some(Phase::Stopped));
+    world.node("n2", 4);
+    let away = world.nodes.remove(&first).expect("there");
+    world.restart();
+    world.tell(vec![assignment(1, |_| {})]);
+    let seen = world.core.observed_get(&InstanceId::from_random(1)).expect("told");
+    assert!(!seen.refused, "{seen:?}");
+    assert_eq!(world.place(1), Some(first.clone()), "the other node has room, but not what it wrote");
+    world.nodes.insert(first.clone(), away);
+    world.settle();
+    assert_eq!((world.place(1), world.phase(1)), (Some(first), Some(Phase::Running)));
+}
+
+#[test]
+fn a_drain_goes_on_after_a_restart_and_hands_nothing_up_before_the_nodes_are_there() {
+    let mut world = World::new();
+    let first = world.node("n1", 4);
+    world.tell(vec![assignment(1, |_| {})]);
+    let ordered = world.core.node_mode("n1", PlaceMode::Draining, false);
+    world.order(ordered);
+    world.settle();
+    let handed_up =
+        |world: &World| world.core.observed_get(&InstanceId::from_random(1)).expect("told").handed_up;
+    assert!(handed_up(&world), "there is no other node");
+    let second = world.node("n2", 1);
+    world.settle();
+    assert_eq!(world.place(1), Some(second.clone()));
+    let ordered = world.core.node_mode("n1", PlaceMode::Open, false);
+    world.order(ordered);
+    let ordered = world.core.node_mode("n2", PlaceMode::Draining, false);
+    world.order(ordered);
+    let away = world.nodes.remove(&first).expect("there");
+    world.restart();
+    assert!(!handed_up(&world), "the one that has room is about to come");
+    world.nodes.insert(first.clone(), away);
+    world.settle();
+    world.settle();
+    assert_eq!(world.place(1), Some(first));
+}
+
+#[test]
 fn a_drained_node_ends_empty_and_the_instance_runs_once() {
     let mut world = World::new();
     let first = world.node("n1", 4);
@@ -293,6 +364,25 @@ fn what_comes_back_under_the_same_decision_of_root_gets_a_generation_above_all_b
             assert_eq!(world.disk.places[&InstanceId::from_random(1)].generation.minor, minor + 1);
         }
     }
+}
+
+#[test]
+fn a_removal_that_could_not_be_kept_loses_no_generation() {
+    let mut world = World::new();
+    world.node("n1", 4);
+    world.tell(vec![assignment(1, |_| {})]);
+    let (base, removes) = (world.core.have(), vec![InstanceId::from_random(1)]);
+    world.rev += 1;
+    let at = Revision { epoch: 1, rev: world.rev };
+    let set = RevisionedSet { base, at, upserts: Vec::new(), removes, more: false, upto: None };
+    // The disk is full: what was decided is lost, and the same comes again.
+    drop(world.core.desired(set).expect("applies"));
+    world.core.desired_restore(world.disk.clone());
+    world.rev -= 1;
+    world.untell(1);
+    world.restart();
+    world.tell(vec![assignment(1, |_| {})]);
+    assert_eq!(world.disk.places[&InstanceId::from_random(1)].generation.minor, 2);
 }
 
 #[test]
