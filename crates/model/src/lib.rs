@@ -7,6 +7,7 @@
 //! Reading order: [`id`], [`name`], [`quantity`], [`resources`], [`instance`],
 //! [`constraint`], [`workload`], [`exchange`] (the messages of the tree), [`error`].
 
+mod circle;
 pub mod constraint;
 pub mod cron;
 pub mod error;
@@ -30,6 +31,7 @@ mod text;
 pub mod time;
 pub mod workload;
 
+pub use circle::circle;
 pub use constraint::{Affinity, AreaTerm, Constraints, LatencyTerm, Preference, Spread};
 pub use error::{Error, ErrorKind, Fault, Faults, Result, counted, shown};
 pub use exchange::{

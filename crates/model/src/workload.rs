@@ -16,6 +16,8 @@ use crate::error::{Error, Faults, Result, shown};
 use crate::instance::{InstanceSpec, RestartPolicy};
 use crate::name::Name;
 
+/// Instances of a workload carry this label with its name.
+pub const LABEL: &str = "banyan/workload";
 pub const REPLICAS_MAX: u32 = 100_000;
 pub const RETRIES_MAX: u32 = 1_000;
 pub const KEEP_MAX: u32 = 100;

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use model::workload::LABEL;
 use model::{Area, ChildId, LatencyTerm, Leg};
 
 use crate::choose::Scratch;
@@ -15,8 +16,6 @@ use crate::slot::Slot;
 use crate::tally::{Tally, label_key};
 use crate::want::Want;
 
-/// An instance of a workload carries this label with the workload's name.
-pub(crate) const WORKLOAD_LABEL: &str = "banyan/workload";
 /// A preferred circle of a small radius draws at least this far.
 const DRAW_KM_MIN: f64 = 50.0;
 /// A preference of this weight counts as much as all that scoring looks at.
@@ -170,12 +169,12 @@ impl Fleet {
 
     fn workload<'a>(&'a self, want: &Want, term: &LatencyTerm) -> Option<&'a Tally> {
         let name = term.workload.as_deref()?;
-        self.carriers.get(&label_key(want.scope(), WORKLOAD_LABEL, name))
+        self.carriers.get(&label_key(want.scope(), LABEL, name))
     }
 
     /// A zone that holds none of the workload was chosen for its ways. Further up there must be one, unless this is it.
     fn needs_one(&self, want: &Want, term: &LatencyTerm) -> bool {
-        self.level == Level::Zones && want.labels.get(WORKLOAD_LABEL) != term.workload.as_ref()
+        self.level == Level::Zones && want.labels.get(LABEL) != term.workload.as_ref()
     }
 
     fn ways(&self, tally: &Tally) -> Ways<'_> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::{Client, ListQuery, Workload};
-use model::workload::WorkloadPhase;
+use model::workload::{LABEL, WorkloadPhase};
 use model::{ErrorKind, Mode, Phase, Timestamp};
 
 use super::{POLL_FIRST, POLL_MAX, Verdict, last_events, last_output, overdue, sentence};
@@ -12,8 +12,6 @@ use crate::output::progress::Progress;
 
 /// Instances that are looked at to say why a workload is not what it should be.
 const LOOKED_AT: usize = 100;
-/// The label by which root marks the instances of a workload.
-pub const LABEL: &str = "banyan/workload";
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

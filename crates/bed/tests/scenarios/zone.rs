@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::{EnrolRole, ListQuery, WorkloadCreate};
 use bed::{Bed, NodeSettings};
-use model::{Mode, Phase, WorkloadSpec};
+use model::{Affinity, Mode, Phase, Preference, WorkloadSpec};
 
 use crate::{WAIT, calm, run, seen, sleeper, small};
 
@@ -30,6 +30,58 @@ fn a_lost_zone_gives_its_instances_to_another_and_drops_them_when_it_is_back() {
     bed.heal().unwrap();
     bed.until("the zone drops what is no longer its own", WAIT, || (bed.runs_on(id) == ["w1"]).then_some(()))
         .unwrap();
+    calm(&bed);
+}
+
+#[test]
+fn what_one_zone_has_no_place_for_finds_another_and_a_zone_without_power_loses_it_again() {
+    let mut bed = small(&["e1"]);
+    let mut first = sleeper();
+    first.labels.insert("app".to_owned(), "keeper".to_owned());
+    run(&bed, "keeper", first);
+    bed.zone("west").unwrap();
+    bed.node("west", "w1", &NodeSettings::default()).unwrap();
+
+    // Which of its nodes hold what, only a zone knows; root is drawn to the wrong one.
+    let mut shy = sleeper();
+    let wished = |zone: &str| Preference {
+        zone: Some(zone.to_owned()),
+        node: None,
+        label: None,
+        value: None,
+        weight: 100,
+    };
+    let apart = Affinity { label: "app".to_owned(), value: "keeper".to_owned(), anti: true, required: true };
+    shy.constraints.prefer = vec![wished("east")];
+    shy.constraints.affinity = vec![apart];
+    assert_eq!(run(&bed, "shy", shy.clone()).node.unwrap().as_str(), "w1");
+
+    // Where no other may have it, it waits, and the zone's reason is told.
+    shy.constraints.zone = Some("east".to_owned());
+    bed.create("stuck", shy).unwrap();
+    seen(&bed, "stuck", "it says why it waits", |seen| {
+        let says = seen.message.as_deref().unwrap_or_default();
+        seen.phase == Phase::Pending && says.contains("app=keeper")
+    });
+    for name in ["stuck", "shy"] {
+        bed.delete(name).unwrap();
+    }
+
+    // The zone's own machine dies, its node does not.
+    let id = bed.instance("keeper").unwrap().id.to_string();
+    let zone = bed.host("east").unwrap();
+    zone.power_cut().unwrap();
+    bed.until("it runs in the other zone as well", WAIT, || {
+        assert!(bed.twins().is_empty());
+        bed.runs_on(&id).contains(&"w1".to_owned()).then_some(())
+    })
+    .unwrap();
+    zone.restart().unwrap();
+    bed.until("its own zone lets go of it", WAIT, || {
+        assert!(bed.twins().is_empty());
+        (bed.runs_on(&id) == ["w1"]).then_some(())
+    })
+    .unwrap();
     calm(&bed);
 }
 

@@ -36,6 +36,14 @@ pub(super) fn validate(description: &str, workloads: &[AppWorkload]) -> Result<(
             faults.add(&place, format!("the workload '{}' is named twice", one.name));
         }
     }
+    if let Some(circle) = model::circle(workloads.iter().map(|one| (&one.name, &one.spec))) {
+        let names = circle.join(", ");
+        let sentence = format!(
+            "the constraints contradict each other: each of these must be near the next, and the last near the first, \
+             so that none could ever be the first to start: {names}"
+        );
+        faults.add("workloads", sentence);
+    }
     faults.done()
 }
 

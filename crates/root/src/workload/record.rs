@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::workload::LABEL;
 use model::{
     AppId, Error, ImageManifest, InstanceSpec, LossPolicy, Mode, Name, Result, Spread, TenantId, Timestamp,
     WorkloadId, WorkloadSpec,
@@ -13,8 +14,6 @@ use crate::tables::{RolledBack, TemplateRecord, WorkloadRecord, WorkloadState};
 pub const EARLIER_MAX: usize = 10;
 /// Bytes of earlier templates that are kept, as JSON; a record of the store has its limit.
 const EARLIER_BYTES_MAX: usize = 512 << 10;
-/// The label by which the instances of a workload are known.
-pub const LABEL: &str = "banyan/workload";
 
 /// Who changes something, and when.
 pub struct By<'a> {

@@ -373,6 +373,17 @@ async fn an_app_is_one() {
     assert!(error.kind == ErrorKind::Invalid && error.message.contains("'missing'"), "{error}");
     assert!(client.workload_list(&ListQuery::new()).await.unwrap().items.is_empty(), "nothing is half done");
     body.workloads[1].spec.instance.image = "busybox".into();
+    let mut circle = body.clone();
+    for (at, other) in ["back", "front"].into_iter().enumerate() {
+        circle.workloads[at].spec.instance.constraints.latency = vec![model::LatencyTerm {
+            place: None,
+            workload: Some(other.to_owned()),
+            max_ms: 5,
+            required: true,
+        }];
+    }
+    let error = client.app_create(&circle).await.unwrap_err();
+    assert!(error.kind == ErrorKind::Invalid && error.message.contains("back, front, back"), "{error}");
     let made = client.app_create(&body).await.unwrap();
     assert_eq!(made.workloads.len(), 2);
     until(client, "back", "available", is(WorkloadPhase::Available)).await;
