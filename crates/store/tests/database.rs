@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::json;
-use sqlx::{AnyConnection, Connection};
+use sqlx::{AnyConnection, Connection, Row};
 use store::testing::Postgres;
 use store::{CommitError, Store, StoreError, Txn};
 
@@ -38,6 +38,34 @@ async fn newer_is_refused(url: &str) {
 async fn sqlite_of_a_newer_version_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     newer_is_refused(&sqlite_url(directory.path())).await;
+}
+
+/// The tables are empty when the first statements are planned.
+#[tokio::test]
+async fn postgres_reads_no_whole_table_to_write_into_it() {
+    let server = Postgres::shared().unwrap();
+    let url = server.database().unwrap();
+    let store = Store::open(&url).await.unwrap();
+    for round in 0..30 {
+        let insert = |txn: Txn, at: u32| {
+            txn.put(
+                "thing",
+                format!("{round}/{at}"),
+                None,
+                Some(&format!("n{round}-{at}")),
+                json!({ "at": at }),
+            )
+        };
+        store.commit((0..200).fold(Txn::new(), insert)).await.unwrap();
+    }
+    store.close().await;
+    // What a connection read is counted by the time it has ended.
+    let mut connection = AnyConnection::connect(&url).await.unwrap();
+    let read = "SELECT seq_tup_read, idx_scan FROM pg_stat_user_tables WHERE relname = 'records'";
+    let row = sqlx::query(read).fetch_one(&mut connection).await.unwrap();
+    let (whole, by_key): (i64, i64) = (row.get(0), row.get(1));
+    assert!(whole < 200 && by_key >= 6_000, "{whole} rows were read by going through all, {by_key} by key");
+    connection.close().await.unwrap();
 }
 
 #[tokio::test]

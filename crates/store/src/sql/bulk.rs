@@ -7,7 +7,7 @@ use sqlx::{AnyConnection, Arguments, AssertSqlSafe, Error};
 use super::dialect::Dialect;
 
 /// Rows per statement, largest first; the last must be 1.
-const SIZES: [usize; 4] = [128, 32, 8, 1];
+const SIZES: [usize; 5] = [512, 128, 32, 8, 1];
 
 /// A statement with its rows between `before` and `after`.
 pub(super) struct Bulk {

@@ -51,6 +51,16 @@ const MIGRATIONS: &[Migration] = &[
          ALTER COLUMN tenant TYPE TEXT COLLATE \"C\", ALTER COLUMN name TYPE TEXT COLLATE \"C\"",
         ],
     },
+    Migration {
+        number: 3,
+        name: "names indexed where there are any",
+        statements: &[
+            "DROP INDEX records_name",
+            "CREATE UNIQUE INDEX records_name ON records (kind, tenant, name) WHERE name IS NOT NULL",
+        ],
+        // Room on each page for the next version of what is on it, so that the indexes stay as they are.
+        postgres: &["ALTER TABLE records SET (fillfactor = 75)"],
+    },
 ];
 
 /// The counter that numbers the writers.
