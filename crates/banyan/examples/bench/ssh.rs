@@ -1,4 +1,4 @@
-//! One command on many hosts over SSH: ours, Ansible and pyinfra on the same hosts, in turn.
+//! One command on many hosts over SSH: ours, OpenSSH, Ansible and pyinfra on the same hosts, in turn.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -49,13 +49,21 @@ async fn measure(lab: &Lab, count: usize, venv: &Path) -> Result<()> {
     let warm = timed(ours(&pool, &targets)).await?;
     warm.row("banyan, sessions there", count, &warm);
     drop(pool);
+    // What the hosts alone make it cost.
+    let openssh = timed(openssh(lab)).await?;
+    openssh.row("ssh, connecting", count, &cold);
     let ansible = Ansible::new(lab, venv)?;
-    for module in ["raw", "command"] {
-        let sockets = lab.folder().join(format!("sockets-{module}"));
-        let first = timed(ansible.run(module, &sockets, count)).await?;
-        first.row(&format!("ansible -m {module}, connecting"), count, &cold);
-        let second = timed(ansible.run(module, &sockets, count)).await?;
-        second.row(&format!("ansible -m {module}, connections there"), count, &warm);
+    let cases = [("raw", Forks::AsMany), ("command", Forks::AsMany), ("command", Forks::AsShipped)];
+    for (module, forks) in cases {
+        let sockets = lab.folder().join(format!("sockets-{module}-{forks:?}"));
+        let name = match forks {
+            Forks::AsMany => format!("ansible -m {module}"),
+            Forks::AsShipped => format!("ansible -m {module} as shipped (5 forks)"),
+        };
+        let first = timed(ansible.run(module, forks, &sockets, count)).await?;
+        first.row(&format!("{name}, connecting"), count, &cold);
+        let second = timed(ansible.run(module, forks, &sockets, count)).await?;
+        second.row(&format!("{name}, connections there"), count, &warm);
     }
     let pyinfra = timed(pyinfra(lab, venv)).await?;
     pyinfra.row("pyinfra exec, connecting", count, &cold);
@@ -74,6 +82,35 @@ async fn ours(pool: &Pool, targets: &[Target]) -> Result<()> {
     };
     futures::stream::iter(targets.iter().map(one)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
     Ok(())
+}
+
+/// One process of OpenSSH for each host.
+async fn openssh(lab: &Lab) -> Result<()> {
+    let (key, known) = (lab.key(), lab.folder().join("known-ssh"));
+    let one = |address: &str| {
+        let mut command = Command::new("ssh");
+        command.args(["-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o"]);
+        command.arg(format!("UserKnownHostsFile={}", known.display())).arg("-i").arg(&key);
+        command.args([&format!("root@{address}"), LINE]).stdin(Stdio::null()).kill_on_drop(true);
+        async move {
+            let done = command.output().await.context("ssh cannot be started")?;
+            ensure!(done.status.success(), "ssh: {:.500}", String::from_utf8_lossy(&done.stderr));
+            Ok(())
+        }
+    };
+    futures::stream::iter(lab.addresses().map(one))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<Vec<()>>()
+        .await?;
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Forks {
+    /// As many at once as ours, and the pipelining that its manual recommends.
+    AsMany,
+    /// What it does without being told anything.
+    AsShipped,
 }
 
 struct Ansible {
@@ -97,16 +134,17 @@ impl Ansible {
         Ok(Self { program: venv.join("bin/ansible"), home, inventory })
     }
 
-    async fn run(&self, module: &str, sockets: &Path, count: usize) -> Result<()> {
+    async fn run(&self, module: &str, forks: Forks, sockets: &Path, count: usize) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.args(["all", "-o", "-m", module, "-a", LINE, "-i"]).arg(&self.inventory);
         command
             .env("HOME", &self.home)
-            .env("ANSIBLE_FORKS", AT_ONCE.to_string())
-            .env("ANSIBLE_PIPELINING", "True")
             .env("ANSIBLE_HOST_KEY_CHECKING", "False")
             .env("ANSIBLE_REMOTE_TMP", self.home.join("remote"))
             .env("ANSIBLE_SSH_CONTROL_PATH_DIR", sockets);
+        if matches!(forks, Forks::AsMany) {
+            command.env("ANSIBLE_FORKS", AT_ONCE.to_string()).env("ANSIBLE_PIPELINING", "True");
+        }
         let done = command.kill_on_drop(true).output().await.context("ansible cannot be started")?;
         let said = String::from_utf8_lossy(&done.stdout);
         let good = said.lines().filter(|line| line.contains("CHANGED")).count();
