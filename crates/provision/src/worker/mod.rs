@@ -53,6 +53,10 @@ const OUTPUT_KEPT_LAST: usize = 4 << 10;
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 /// Sessions at once for the tasks of one tenant.
 pub const SESSIONS_MAX: usize = 1024;
+/// A poll names all that is held, and root goes through it: who holds much waits so long for each of them before it asks
+/// for more, and gets more at once.
+const ASK_PAUSE_EACH: Duration = Duration::from_micros(20);
+const ASK_PAUSE_EACH_MIN: Duration = Duration::from_millis(1);
 /// How often it is looked for programs that plugins lack.
 const PROBE_EVERY: Duration = Duration::from_secs(60);
 /// When root says nothing about it.
@@ -240,8 +244,12 @@ impl Worker {
         if memory.ends_at.is_none() {
             given.into_iter().for_each(|given| self.start(given, &nodes, tasks));
         }
-        if !is_news && began.elapsed() < ASK_PAUSE {
-            sleep(ASK_PAUSE).await;
+        let pause = match is_news || began.elapsed() >= ASK_PAUSE {
+            true => ASK_PAUSE_EACH * u32::try_from(self.0.board.len()).unwrap_or(WORKERS_MAX),
+            false => ASK_PAUSE,
+        };
+        if pause >= ASK_PAUSE_EACH_MIN {
+            sleep(pause).await;
         }
     }
 
