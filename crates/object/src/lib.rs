@@ -25,6 +25,7 @@
 
 pub mod access;
 pub mod checksum;
+pub mod claim;
 pub mod client;
 pub mod condition;
 pub mod config;

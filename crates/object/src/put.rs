@@ -6,6 +6,7 @@ use http::HeaderMap;
 use s3s::{S3ErrorCode, StdError, TrailingHeaders};
 
 use crate::checksum::{self, Algorithm, Asked};
+use crate::claim::Claim;
 use crate::engine::{BlobWriter, Engine, SealKey, Written};
 use crate::fault::{Fault, Result};
 use crate::hash::Hashes;
@@ -21,6 +22,8 @@ pub struct Source<S> {
     pub md5: Option<[u8; 16]>,
     pub checksum: Asked,
     pub trailers: Option<TrailingHeaders>,
+    /// Where the bytes are counted until they have a name.
+    pub claim: Claim,
 }
 
 /// The checksum of bodies that ask for none.
@@ -33,6 +36,7 @@ impl<S> Source<S> {
         headers: &HeaderMap,
         length: Option<i64>,
         trailers: Option<TrailingHeaders>,
+        claim: Claim,
     ) -> Result<Self> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let decoded = text("x-amz-decoded-content-length").and_then(|value| value.trim().parse().ok());
@@ -42,6 +46,7 @@ impl<S> Source<S> {
             md5: text("content-md5").map(checksum::content_md5).transpose()?,
             checksum: Asked::from(headers)?.unwrap_or(DEFAULT),
             trailers,
+            claim,
         })
     }
 }
@@ -53,6 +58,8 @@ pub struct Taken {
     pub size: u64,
     pub md5: [u8; 16],
     pub checksum: record::Checksum,
+    /// To be kept until the bytes have a name.
+    pub claim: Claim,
 }
 
 impl Taken {
@@ -69,6 +76,9 @@ where
     if source.length.is_some_and(|length| length > SIZE_MAX) {
         return Err(too_large());
     }
+    if let Some(length) = source.length {
+        source.claim.grow(length)?;
+    }
     let mut hashes = Hashes::start(source.checksum.algorithm, source.length);
     let mut writer: Option<BlobWriter> = None;
     let mut size: u64 = 0;
@@ -79,6 +89,9 @@ where
         }
         if piece.is_empty() {
             continue;
+        }
+        if source.length.is_none() {
+            source.claim.grow(piece.len() as u64)?;
         }
         hashes.update(piece.clone()).await?;
         writer.get_or_insert_with(|| engine.blob(source.length, seal)).write(piece).await?;
@@ -97,7 +110,8 @@ where
         None => None,
     };
     let algorithm = source.checksum.algorithm.name().to_owned();
-    Ok(Taken { written, size, md5, checksum: record::Checksum { algorithm, value, full: true } })
+    let checksum = record::Checksum { algorithm, value, full: true };
+    Ok(Taken { written, size, md5, checksum, claim: source.claim })
 }
 
 /// The value the body must have, from its header or its trailer.

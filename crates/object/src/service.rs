@@ -7,6 +7,7 @@ use std::sync::Arc;
 use s3s::{S3Error, S3Request, s3_error};
 
 use crate::access::policy::Policy;
+use crate::claim::Claims;
 use crate::config::Config;
 use crate::engine::{Engine, Tx, View};
 use crate::fault::{Fault, Result};
@@ -21,6 +22,7 @@ pub struct Service {
     pub identity: Arc<dyn Identity>,
     pub config: Arc<Config>,
     pub metrics: Arc<Metrics>,
+    pub claims: Arc<Claims>,
 }
 
 /// Who asks; put into the request's extensions by the access check, which has let it pass.

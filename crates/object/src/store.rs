@@ -49,8 +49,13 @@ impl Store {
                 _ => Error::internal(format!("the object store in {data} cannot be opened: {error}")),
             }
         })?;
-        let service =
-            Service { engine, identity, config: Arc::new(config), metrics: Arc::new(Metrics::new()) };
+        let service = Service {
+            engine,
+            identity,
+            config: Arc::new(config),
+            metrics: Arc::new(Metrics::new()),
+            claims: Arc::default(),
+        };
         let stop = CancellationToken::new();
         let log = Log::open(service.clone()).map_err(|error| {
             Error::internal(format!("the folder of access logs cannot be opened: {error}"))

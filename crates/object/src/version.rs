@@ -210,7 +210,7 @@ pub fn charge(tx: &mut Tx<'_>, bucket: &Bucket, change: Change, quota: Option<u6
     Ok(())
 }
 
-fn quota_exceeded() -> Fault {
+pub fn quota_exceeded() -> Fault {
     let code = S3ErrorCode::Custom("QuotaExceeded".into());
     Fault::new(code, "The bucket or its owner may not keep that many bytes")
 }

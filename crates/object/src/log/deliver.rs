@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spool::{self, Batch, Spool};
 use super::target::Target;
+use crate::claim::Claim;
 use crate::engine::{EngineError, Tx};
 use crate::fault::{Fault, Result};
 use crate::headers::Terms;
@@ -101,7 +102,8 @@ async fn write(service: &Service, file: &Batch, parcel: Parcel, now: Progress) -
     let sealing = Wish::default().sealing(&service.identity.root_key(), &bucket)?;
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
     let body = stream::iter([Ok::<_, StdError>(Bytes::from(text))]);
-    let source = Source::of(body, &HeaderMap::new(), Some(length), None)?;
+    let claim = Claim::of(service, &bucket).await;
+    let source = Source::of(body, &HeaderMap::new(), Some(length), None, claim)?;
     let taken = put::take(&service.engine, source, sealing.key.as_ref()).await?;
     let terms = Terms { headers: vec![("content-type".into(), "text/plain".into())], ..Terms::default() };
     let mut new = terms.version(bucket.owner, None, sealing.record);
@@ -111,6 +113,7 @@ async fn write(service: &Service, file: &Batch, parcel: Parcel, now: Progress) -
     let object = to.object(file, Timestamp::now());
     let progress = postcard::to_stdvec(&now).map_err(|error| EngineError::Index(error.to_string()))?;
     let write = service.engine.write(move |tx: &mut Tx<'_>| -> Result<()> {
+        drop(taken.claim);
         let bucket = self::bucket(tx, &to)?;
         if let Some(written) = taken.written {
             new.blobs = vec![Blob { id: tx.store(written)?, size: new.head.size, part: 1, checksum: None }];

@@ -9,6 +9,7 @@ use super::object::{Change, Made, owned, version_id};
 use super::shape::customer;
 use super::{Answer, Req};
 use crate::checksum::{self, Algorithm, Asked, Hasher};
+use crate::claim::Claim;
 use crate::condition::{Reading, Writing};
 use crate::engine::{SealKey, Tx, Written};
 use crate::fault::{Fault, Result};
@@ -57,7 +58,7 @@ pub async fn copy_object(service: &Service, mut req: Req<CopyObjectInput>) -> An
         let (owner, acl) = owned(service, &caller, &bucket, &req.headers).await?;
         let terms = source.terms(&req.input, terms.clone());
         let mut new = terms.version(owner, acl, None);
-        let bytes = source.bytes(service, &req, &sealing, &mut new).await?;
+        let bytes = source.bytes(service, &req, &bucket, &sealing, &mut new).await?;
         let answer = answer(&source, &new);
         let change = Change {
             bucket: req.input.bucket.clone(),
@@ -137,7 +138,7 @@ pub(super) struct Origin {
 /// The bytes of a copy.
 enum Bytes {
     Shared,
-    Written(Option<Written>),
+    Written(Option<Written>, Claim),
 }
 
 impl Origin {
@@ -212,6 +213,7 @@ impl Origin {
         &self,
         service: &Service,
         req: &Req<CopyObjectInput>,
+        bucket: &Bucket,
         sealing: &Sealing,
         new: &mut Version,
     ) -> Result<Bytes> {
@@ -247,13 +249,14 @@ impl Origin {
             md5: None,
             checksum: Asked { algorithm, ..put::DEFAULT },
             trailers: None,
+            claim: Claim::of_object(service, bucket, &req.input.key).await?,
         };
         let taken = put::take(&service.engine, source, sealing.key.as_ref()).await?;
         new.seal.clone_from(&sealing.record);
         new.head.size = taken.size;
         new.head.etag = taken.etag();
         headers::set_checksum(new, Some(taken.checksum));
-        Ok(Bytes::Written(taken.written))
+        Ok(Bytes::Written(taken.written, taken.claim))
     }
 
     async fn hash(&self, service: &Service, algorithm: Algorithm) -> Result<record::Checksum> {
@@ -278,10 +281,12 @@ impl Origin {
         let stored = service.engine.write(move |tx| {
             change.make(tx, new, |tx, new| match bytes {
                 Bytes::Shared => hold(tx, bucket, &object, &head, &new.blobs),
-                Bytes::Written(None) => Ok(true),
-                Bytes::Written(Some(written)) => {
-                    let id = tx.store(written)?;
-                    new.blobs = vec![Blob { id, size: new.head.size, part: 1, checksum: None }];
+                Bytes::Written(written, claim) => {
+                    drop(claim);
+                    if let Some(written) = written {
+                        let id = tx.store(written)?;
+                        new.blobs = vec![Blob { id, size: new.head.size, part: 1, checksum: None }];
+                    }
                     Ok(true)
                 }
             })

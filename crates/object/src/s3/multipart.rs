@@ -10,6 +10,7 @@ use super::shape::customer;
 use super::{Answer, Req, list, shape};
 use crate::access::acl;
 use crate::checksum::{self, Algorithm, Asked};
+use crate::claim::Claim;
 use crate::condition::{self, Reading, Writing};
 use crate::engine::SealKey;
 use crate::fault::{Fault, Result};
@@ -122,7 +123,9 @@ pub async fn upload_part(service: &Service, mut req: Req<UploadPartInput>) -> An
     let target = Target::find(service, &input.bucket, &input.key, &input.upload_id, input.part_number)?;
     let key = target.open(service, customer.as_ref())?;
     let body = input.body.take().unwrap_or_else(|| s3s::Body::empty().into());
-    let mut source = Source::of(body, &req.headers, input.content_length, req.trailing_headers.take())?;
+    let claim = target.claim(service).await?;
+    let (length, trailers) = (input.content_length, req.trailing_headers.take());
+    let mut source = Source::of(body, &req.headers, length, trailers, claim)?;
     source.checksum = target.checksum(Asked::from(&req.headers)?)?;
     let taken = put::take(&service.engine, source, key.as_ref()).await?;
     let (part, seal) = target.store(service, taken, key.as_ref()).await?;
@@ -161,6 +164,7 @@ pub async fn upload_part_copy(
         md5: None,
         checksum: target.checksum(None)?,
         trailers: None,
+        claim: target.claim(service).await?,
     };
     let taken = put::take(&service.engine, source, key.as_ref()).await?;
     let (part, seal) = target.store(service, taken, key.as_ref()).await?;
@@ -207,6 +211,10 @@ impl Target {
         Ok(Self { bucket, upload, number })
     }
 
+    async fn claim(&self, service: &Service) -> Result<Claim> {
+        Claim::of_part(service, &self.bucket, &self.upload.id, self.number).await
+    }
+
     /// The key that seals the parts.
     fn open(&self, service: &Service, customer: Option<&CustomerKey>) -> Result<Option<SealKey>> {
         seal::open(&service.identity.root_key(), self.upload.seal.as_ref(), customer)
@@ -250,8 +258,9 @@ impl Target {
             None => service.engine.blob(Some(0), key).finish().await?,
         };
         let quota = service.identity.quota(&self.bucket.owner.id).await;
-        let (name, upload) = (self.bucket.name, self.upload);
+        let (name, upload, claim) = (self.bucket.name, self.upload, taken.claim);
         let change = service.engine.write(move |tx| -> Result<_> {
+            drop(claim);
             let bucket = tx.bucket(&name)?;
             let part = upload::keep(tx, &bucket, &upload, part, written, quota)?;
             Ok((part, upload.seal))

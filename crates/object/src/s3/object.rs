@@ -10,6 +10,7 @@ use s3s::{S3Error, S3ErrorCode, S3Response};
 use super::shape::customer;
 use super::{Answer, Req};
 use crate::access::ownership;
+use crate::claim::Claim;
 use crate::condition::{Reading, Verdict, Writing};
 use crate::engine::{SealKey, Tx};
 use crate::fault::{Fault, Result};
@@ -38,7 +39,8 @@ pub async fn put_object(service: &Service, mut req: Req<PutObjectInput>) -> Answ
     let sealing = wish(input)?.sealing(&service.identity.root_key(), &bucket)?;
     let (owner, acl) = owned(service, &caller, &bucket, &req.headers).await?;
     let body = input.body.take().unwrap_or_else(|| s3s::Body::empty().into());
-    let source = Source::of(body, &req.headers, input.content_length, req.trailing_headers.take())?;
+    let claim = Claim::of_object(service, &bucket, &input.key).await?;
+    let source = Source::of(body, &req.headers, input.content_length, req.trailing_headers.take(), claim)?;
     let condition = Writing { if_match: input.if_match.take(), if_none_match: input.if_none_match.take() };
 
     let taken = put::take(&service.engine, source, sealing.key.as_ref()).await?;
@@ -55,8 +57,9 @@ pub async fn put_object(service: &Service, mut req: Req<PutObjectInput>) -> Answ
         quota: service.identity.quota(&bucket.owner.id).await,
         event: if req.method == http::Method::POST { "ObjectCreated:Post" } else { "ObjectCreated:Put" },
     };
-    let written = taken.written;
+    let (written, claim) = (taken.written, taken.claim);
     let stored = service.engine.write(move |tx| {
+        drop(claim);
         change.make(tx, new, |tx, new| {
             if let Some(written) = written {
                 let id = tx.store(written)?;

@@ -151,6 +151,12 @@ impl Bed {
         self.store.as_ref().unwrap().listen_also(ip.parse().unwrap()).await
     }
 
+    /// Sets the most bytes of a bucket.
+    pub async fn quota_set(&self, bucket: &str, bytes: u64) {
+        let service = self.store.as_ref().unwrap().service();
+        object::inventory::quota_set(service, bucket, Some(bytes)).await.unwrap();
+    }
+
     /// Takes a user's key away.
     pub fn remove(&self, name: &str) {
         self.users.0.lock().unwrap().remove(name);

@@ -5,6 +5,7 @@ mod bed;
 mod length;
 mod logs;
 mod ranges;
+mod quota;
 mod refusals;
 mod slow;
 mod tls;
