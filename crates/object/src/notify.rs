@@ -1,8 +1,8 @@
 //! Telling webhooks what happened in a bucket.
 //!
 //! An event is a record that is written by the very change it tells of, so none
-//! is lost and none is told of what did not happen. Every target has a queue of
-//! its own, so that one that does not answer holds up nobody else's. A background
+//! is lost and none is told of what did not happen. Every target of an account has a
+//! queue of its own, so that one that does not answer holds up nobody else's. A background
 //! task delivers each queue in its order, again after a failure, and lets go of
 //! those that nobody wanted for a day.
 
@@ -99,9 +99,10 @@ pub fn emit(tx: &mut Tx<'_>, bucket: &Bucket, event: &str, about: &About<'_>) ->
             continue;
         }
         hold(tx, bucket.id, held + 1);
-        let queue = Mark::of(&to);
+        let far = bucket.settings.notification_far;
+        let queue = Mark::of(&bucket.owner, &to, far);
         let number = tx.next(&queue.counter())?;
-        let waiting = Waiting { to, at: now, body, far: bucket.settings.notification_far, bucket: bucket.id };
+        let waiting = Waiting { to, at: now, body, far, bucket: bucket.id };
         tx.put(queue.place(number), serde_json::to_vec(&waiting).expect("plain data"));
     }
     Ok(())
@@ -163,8 +164,9 @@ pub fn removed(
 struct Mark([u8; 8]);
 
 impl Mark {
-    fn of(target: &str) -> Self {
-        let sum = Sha256::digest(target);
+    /// The same address may be within reach of one account and not of another, and may refuse what one of them tells.
+    fn of(owner: &Account, target: &str, far: bool) -> Self {
+        let sum = Sha256::digest(format!("{} {far} {target}", owner.id));
         Self(std::array::from_fn(|at| sum[at]))
     }
 
@@ -497,6 +499,36 @@ mod tests {
         engine.write(move |tx: &mut Tx<'_>| forget(tx, kept, of)).await.unwrap();
         let view = engine.read().unwrap();
         assert_eq!((held(&view, 1).unwrap(), held(&view, 2).unwrap()), (WAITING_MAX - 1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_queue_is_of_one_account_and_one_reach() {
+        let data = tempfile::tempdir().unwrap();
+        let engine = Engine::open(EngineConfig::new(data.path().to_owned())).unwrap();
+        let fills = |tx: &mut Tx<'_>| -> Result<()> {
+            put(tx, &bucket(1))?;
+            put(tx, &bucket(2))?;
+            let mut far = bucket(3);
+            far.settings.notification_far = true;
+            put(tx, &far)?;
+            let mut other = bucket(4);
+            other.owner.id = "p".into();
+            put(tx, &other)
+        };
+        engine.write(fills).await.unwrap();
+        let view = engine.read().unwrap();
+        let mut held = Vec::new();
+        for queue in queues(&view).unwrap() {
+            let mut buckets = Vec::new();
+            view.scan(queue.all(), |_, value| {
+                buckets.push(serde_json::from_slice::<Waiting>(value).unwrap().bucket);
+                true
+            })
+            .unwrap();
+            held.push(buckets);
+        }
+        held.sort();
+        assert_eq!(held, [vec![1, 2], vec![1, 2], vec![3], vec![3], vec![4], vec![4]]);
     }
 
     #[test]
