@@ -259,10 +259,13 @@ async fn policies_shut_out_who_is_there() {
         (r#"{"AWS":"arn:aws:iam::home:user/member"}"#, "ok"),
         (r#"{"AWS":"arn:aws:iam::home:role/viewer"}"#, "ok"),
         (r#"{"CanonicalUser":"home"}"#, "ok"),
-        (r#"{"AWS":"awwy"}"#, "MalformedPolicy"),
-        (r#"{"AWS":"arn:aws:iam::awwy:root"}"#, "MalformedPolicy"),
         (r#"{"AWS":["away","arn:aws:iam::home:user/nobody"]}"#, "MalformedPolicy"),
-        (r#"{"CanonicalUser":"awwy"}"#, "MalformedPolicy"),
+        // Whoever asks is not told who is there elsewhere.
+        (r#"{"AWS":"arn:aws:iam::away:user/other"}"#, "ok"),
+        (r#"{"AWS":"arn:aws:iam::away:user/nobody"}"#, "ok"),
+        (r#"{"AWS":"nowhere"}"#, "ok"),
+        (r#"{"AWS":"arn:aws:iam::nowhere:root"}"#, "ok"),
+        (r#"{"CanonicalUser":"nowhere"}"#, "ok"),
     ] {
         let text = crate::policy(&format!(
             r#""Effect":"Deny","Principal":{principal},"Action":"s3:GetObject","Resource":"arn:aws:s3:::box/*""#
