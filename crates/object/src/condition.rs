@@ -1,7 +1,8 @@
 //! Conditions of requests: on what is read, and on what a write replaces.
 
+use http::HeaderValue;
 use s3s::S3ErrorCode;
-use s3s::dto::{ETagCondition, Timestamp};
+use s3s::dto::{ETagCondition, Timestamp, TimestampFormat};
 
 use crate::fault::{Fault, Result};
 use crate::record::version::Head;
@@ -71,6 +72,17 @@ impl Writing {
     }
 }
 
+/// Whether the range of a read with this `If-Range` is still wanted: it names the object as it is, by its ETag, which a weak
+/// one never does, or by the very date of its last change.
+pub fn range_holds(asked: &HeaderValue, head: &Head) -> bool {
+    let Ok(text) = asked.to_str().map(str::trim) else { return false };
+    match text.strip_prefix('"') {
+        Some(rest) => rest.strip_suffix('"') == Some(&*head.etag),
+        None => Timestamp::parse(TimestampFormat::HttpDate, text)
+            .is_ok_and(|date| seconds(&date) == head.modified.div_euclid(1000)),
+    }
+}
+
 /// Whether a condition names this ETag.
 pub fn matches(condition: &ETagCondition, etag: &str) -> bool {
     match condition {
@@ -137,6 +149,24 @@ mod tests {
         check(Reading { if_none_match: etag("abc"), ..none() }, Verdict::NotModified);
         check(Reading { if_none_match: etag("x"), if_modified_since: at(1000), ..none() }, Verdict::Holds);
         check(Reading { if_match: etag("x"), if_none_match: etag("abc"), ..none() }, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_range_is_of_the_object_that_is_there() {
+        for (asked, holds) in [
+            ("\"abc\"", true),
+            (" \"abc\" ", true),
+            ("\"abd\"", false),
+            ("W/\"abc\"", false),
+            ("abc", false),
+            ("\"", false),
+            ("", false),
+            ("Thu, 01 Jan 1970 00:16:40 GMT", true),
+            ("Thu, 01 Jan 1970 00:16:39 GMT", false),
+            ("Thu, 01 Jan 1970 00:16:41 GMT", false),
+        ] {
+            assert_eq!(range_holds(&HeaderValue::from_static(asked), &head()), holds, "{asked}");
+        }
     }
 
     #[test]

@@ -101,6 +101,7 @@ async fn fetch(
     for name in [
         "range",
         "if-match",
+        "if-range",
         "if-none-match",
         "if-modified-since",
         "if-unmodified-since",

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
-use http::header::{ETAG, HeaderValue, LAST_MODIFIED};
+use http::header::{ETAG, HeaderValue, IF_RANGE, LAST_MODIFIED};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Response};
 
@@ -245,7 +245,9 @@ impl Asked<'_> {
             Verdict::NotModified => return Err(not_modified(&version.head)),
         }
         let key = seal::open(&service.identity.root_key(), version.seal.as_ref(), self.customer.as_ref());
-        let slice = read::slice(&version, self.range, self.part);
+        let holds = |asked| crate::condition::range_holds(asked, &version.head);
+        let range = self.range.filter(|_| self.headers.get(IF_RANGE).is_none_or(holds));
+        let slice = read::slice(&version, range, self.part);
         // A part that is not there is told before a key that is.
         let (slice, key) = (slice?, key?);
         let rules = bucket.settings.lifecycle.as_ref().filter(|_| self.version_id.is_none());

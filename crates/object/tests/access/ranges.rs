@@ -33,6 +33,48 @@ async fn a_range_is_read_after_the_signature() {
     bed.stop().await;
 }
 
+/// A part of what is there, or all of what has come since.
+#[tokio::test]
+async fn a_range_may_be_of_one_content_alone() {
+    let bed = Bed::start().await;
+    let admin = user("admin");
+    assert_eq!(bed.call(&admin, "PUT", "/box", "").await.code(), "ok");
+    assert_eq!(bed.call(&admin, "PUT", "/box/k", "abcdef").await.code(), "ok");
+    let listed = bed.call(&admin, "GET", "/box?list-type=2", "").await;
+    let changed: jiff::Timestamp = listed.text("LastModified").unwrap().parse().unwrap();
+    let date = |from: i64| {
+        let at = changed + jiff::SignedDuration::from_secs(from);
+        at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    };
+    let etag = format!("\"{}\"", hex::encode(<md5::Md5 as md5::Digest>::digest("abcdef")));
+    let link = bed.presign(&admin, "GET", "/box/k", "60");
+    for (of, part) in [
+        (etag.clone(), true),
+        (format!("W/{etag}"), false),
+        ("\"other\"".to_owned(), false),
+        (date(0), true),
+        (date(-1), false),
+        (date(1), false),
+        ("no date".to_owned(), false),
+    ] {
+        for range in ["bytes=1-2", "bytes=90-"] {
+            let headers = [("range", range), ("if-range", of.as_str())];
+            let (status, body) = match (part, range) {
+                (true, "bytes=1-2") => (206, "bc"),
+                (true, _) => (416, ""),
+                (false, _) => (200, "abcdef"),
+            };
+            let signed = bed.call_with(&admin, "GET", "/box/k", &headers, "").await;
+            let unsigned = bed.raw("GET", &link, &headers, "").await;
+            for told in [signed, unsigned] {
+                assert_eq!(told.status, status, "{of} {range}: {}", told.body);
+                assert!(status == 416 || told.body == body, "{of} {range}: {}", told.body);
+            }
+        }
+    }
+    bed.stop().await;
+}
+
 #[tokio::test]
 async fn a_range_opens_nothing() {
     let bed = Bed::start().await;
