@@ -11,6 +11,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use futures::{StreamExt, TryStreamExt};
 use s3s::dto::BucketLifecycleConfiguration;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,8 @@ const PAGE: usize = 500;
 const DUE_MAX: usize = 50_000;
 /// Versions of one change.
 const CHANGE_MAX: usize = 1000;
+/// Uploads that are ended at once.
+const ABORTS: usize = 16;
 /// How often in a day a bucket is looked at where days do not begin at midnight.
 const LOOKS_PER_DAY: u32 = 10;
 
@@ -105,7 +108,7 @@ async fn whole(service: &Service, bucket: &Bucket, stop: &CancellationToken) -> 
         // What could not be done now would be found again and again.
         from = found.again.filter(|_| changed > 0).or(found.next);
     }
-    abandon(service, bucket).await
+    abandon(service, bucket, stop).await
 }
 
 /// A version that something is due for.
@@ -280,27 +283,46 @@ fn act(tx: &mut Tx<'_>, bucket: &Bucket, due: Vec<(String, Vec<Step>)>, day: Dur
 }
 
 /// Ends uploads that nobody completed.
-async fn abandon(service: &Service, bucket: &Bucket) -> Result<()> {
-    let Some(rules) = &bucket.settings.lifecycle else { return Ok(()) };
-    let rules = Rules { rules, day: service.config.day };
-    let now = now();
-    let mut due = Vec::new();
-    service.engine.read()?.scan(key::of_bucket(Space::Upload, bucket.id), |_, value| {
-        let upload = Upload::decode(value);
-        due.extend(upload.filter(|upload| rules.abandons(&upload.key, upload.started, now)));
-        due.len() < PAGE
-    })?;
-    for upload in due {
-        let name = bucket.name.clone();
-        service
-            .engine
-            .write(move |tx| -> Result<()> {
-                let bucket = tx.bucket(&name)?;
-                upload::abort(tx, &bucket, &upload)
+async fn abandon(service: &Service, bucket: &Bucket, stop: &CancellationToken) -> Result<()> {
+    let mut from = Some(key::of_bucket(Space::Upload, bucket.id).start);
+    while let Some(start) = from.take().filter(|_| !stop.is_cancelled()) {
+        let (at, of) = (service.clone(), bucket.clone());
+        let looked = tokio::task::spawn_blocking(move || abandoned(&at, &of, start));
+        let (due, next) =
+            looked.await.map_err(|error| crate::engine::EngineError::Index(error.to_string()))??;
+        let ends = due.into_iter().map(|upload| {
+            let (name, id) = (bucket.name.clone(), bucket.id);
+            service.engine.write(move |tx| -> Result<()> {
+                match tx.bucket(&name) {
+                    Ok(bucket) if bucket.id == id => upload::abort(tx, &bucket, &upload),
+                    Ok(_) | Err(Fault::S3(..)) => Ok(()),
+                    Err(other) => Err(other),
+                }
             })
-            .await?;
+        });
+        futures::stream::iter(ends).buffer_unordered(ABORTS).try_collect::<()>().await?;
+        from = next;
     }
     Ok(())
+}
+
+/// The uploads of a page that nobody completed, and where the next page begins.
+fn abandoned(service: &Service, bucket: &Bucket, start: Vec<u8>) -> Result<(Vec<Upload>, Option<Vec<u8>>)> {
+    let (mut due, mut next) = (Vec::new(), None);
+    let Some(rules) = &bucket.settings.lifecycle else { return Ok((due, next)) };
+    let rules = Rules { rules, day: service.config.day };
+    let (now, mut seen) = (now(), 0);
+    service.engine.read()?.scan(start..key::of_bucket(Space::Upload, bucket.id).end, |name, value| {
+        if seen == PAGE {
+            next = Some(name.to_vec());
+            return false;
+        }
+        seen += 1;
+        let upload = Upload::decode(value);
+        due.extend(upload.filter(|upload| rules.abandons(&upload.key, upload.started, now)));
+        true
+    })?;
+    Ok((due, next))
 }
 
 /// The header `x-amz-expiration` of a current version.

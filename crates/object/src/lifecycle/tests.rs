@@ -4,10 +4,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use s3s::dto::{BucketLifecycleConfiguration, ExpirationStatus, LifecycleRule, NoncurrentVersionExpiration};
+use s3s::dto::{
+    AbortIncompleteMultipartUpload, BucketLifecycleConfiguration, ExpirationStatus, LifecycleRule,
+    NoncurrentVersionExpiration,
+};
 
 use super::*;
-use crate::identity::Account;
+use crate::engine::{Engine, EngineConfig};
+use crate::identity::{Account, Identity, Key};
+use crate::metrics::Metrics;
 use crate::record::{Acl, Hold, Versioning};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -131,4 +136,94 @@ fn a_bucket_is_looked_at_once_in_a_day_and_after_a_change() {
     assert!(done.rests(&rules, done.at + 999, short));
     assert!(!done.rests(&rules, done.at + 1000, short));
     assert!(!done.rests(&rules, done.at - 1, short), "the clock was set");
+}
+
+struct Nobody;
+
+#[async_trait::async_trait]
+impl Identity for Nobody {
+    async fn key(&self, _: &str) -> Option<Key> {
+        None
+    }
+
+    async fn account(&self, _: &str) -> Option<Account> {
+        None
+    }
+
+    async fn account_by_email(&self, _: &str) -> Option<Account> {
+        None
+    }
+
+    async fn user_exists(&self, _: &str, _: &str) -> bool {
+        false
+    }
+
+    async fn quota(&self, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn root_key(&self) -> [u8; 32] {
+        [0; 32]
+    }
+}
+
+fn begun(number: usize, started: i64) -> Upload {
+    Upload {
+        id: format!("{number:032}"),
+        key: format!("k{number:06}"),
+        started,
+        initiator: owner(),
+        owner: owner(),
+        storage_class: None,
+        headers: Vec::new(),
+        metadata: Vec::new(),
+        tags: Vec::new(),
+        acl: None,
+        seal: None,
+        retention: None,
+        hold: Hold::Unset,
+        checksum: None,
+    }
+}
+
+/// One look is enough, and those that are not due hide none of those that are.
+#[tokio::test]
+async fn all_uploads_that_are_due_end_in_one_look() {
+    const COUNT: usize = 2 * PAGE + 100;
+    let data = tempfile::tempdir().unwrap();
+    let service = Service {
+        engine: Engine::open(EngineConfig::new(data.path().to_owned())).unwrap(),
+        identity: std::sync::Arc::new(Nobody),
+        config: std::sync::Arc::new(crate::Config::new(
+            data.path().to_owned(),
+            "127.0.0.1:0".parse().unwrap(),
+        )),
+        metrics: std::sync::Arc::new(Metrics::new()),
+        claims: Default::default(),
+    };
+    let mut rules = after_days(1, None);
+    rules.rules[0].noncurrent_version_expiration = None;
+    rules.rules[0].abort_incomplete_multipart_upload =
+        Some(AbortIncompleteMultipartUpload { days_after_initiation: Some(1) });
+    let mut bucket = bucket();
+    bucket.settings.lifecycle = Some(rules);
+    let (kept, late) = (bucket.clone(), now());
+    let fills = move |tx: &mut Tx<'_>| -> Result<()> {
+        crate::service::put_bucket(tx, &kept);
+        for number in 0..COUNT {
+            let upload = begun(number, if number % 100 == 0 { late } else { 0 });
+            tx.put(key::upload(1, &upload.key, &upload.id), upload.encode());
+        }
+        Ok(())
+    };
+    service.engine.write(fills).await.unwrap();
+    whole(&service, &bucket, &CancellationToken::new()).await.unwrap();
+    let mut left = Vec::new();
+    let view = service.engine.read().unwrap();
+    view.scan(key::of_bucket(Space::Upload, 1), |_, value| {
+        left.push(Upload::decode(value).unwrap().started);
+        true
+    })
+    .unwrap();
+    assert_eq!(left, vec![late; COUNT / 100]);
 }
