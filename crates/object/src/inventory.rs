@@ -12,7 +12,7 @@ use crate::identity::Rights;
 use crate::record::key::{self, Space};
 use crate::record::{Bucket, Usage, Version, Versioning};
 use crate::service::{Records, Service, put_bucket};
-use crate::{notify, version};
+use crate::{notify, owned, version};
 
 pub use crate::notify::WAITING_MAX as OUTBOX_MAX;
 
@@ -145,19 +145,26 @@ pub fn list(
 ) -> Result<Vec<Item>> {
     let view = service.engine.read().map_err(failed)?;
     let mut found = Vec::new();
-    let mut range = key::under(vec![Space::Bucket as u8]);
-    range.start = key::bucket(after);
-    view.scan(range, |_, value| {
-        let bucket: Option<Bucket> = serde_json::from_slice(value).ok();
-        let fits = |bucket: &Bucket| {
-            bucket.name.as_str() > after
-                && owner.is_none_or(|owner| *bucket.owner.id == *owner)
-                && wanted(&bucket.name)
-        };
-        found.extend(bucket.filter(fits));
-        found.len() < limit
-    })
-    .map_err(failed)?;
+    if let Some(owner) = owner {
+        let mut names = Vec::new();
+        owned::each(&view, owner, "", after, |name| {
+            names.extend(wanted(name).then(|| name.to_owned()));
+            names.len() < limit
+        })
+        .map_err(failed)?;
+        for name in names {
+            found.push(view.bucket(&name).map_err(failed)?);
+        }
+    } else {
+        let mut range = key::under(vec![Space::Bucket as u8]);
+        range.start = key::bucket(after);
+        view.scan(range, |_, value| {
+            let bucket: Option<Bucket> = serde_json::from_slice(value).ok();
+            found.extend(bucket.filter(|bucket| bucket.name.as_str() > after && wanted(&bucket.name)));
+            found.len() < limit
+        })
+        .map_err(failed)?;
+    }
     found.into_iter().map(|bucket| item(&view, bucket)).collect()
 }
 

@@ -45,6 +45,7 @@ pub mod lock;
 mod log;
 pub mod metrics;
 mod notify;
+mod owned;
 pub mod put;
 pub mod read;
 pub mod record;

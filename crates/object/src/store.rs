@@ -16,7 +16,7 @@ use crate::identity::Identity;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::service::Service;
-use crate::{lifecycle, notify};
+use crate::{lifecycle, notify, owned};
 
 /// How long a store that stops waits for its access logs.
 const LOG_WAIT: Duration = Duration::from_secs(10);
@@ -48,6 +48,9 @@ impl Store {
                 }
                 _ => Error::internal(format!("the object store in {data} cannot be opened: {error}")),
             }
+        })?;
+        owned::prepare(&engine).await.map_err(|error| {
+            Error::internal(format!("the buckets of the object store cannot be put in order: {error}"))
         })?;
         let service = Service {
             engine,

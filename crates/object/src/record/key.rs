@@ -10,6 +10,8 @@ pub enum Space {
     Counter = b'c',
     /// Bucket by name.
     Bucket = b'b',
+    /// Names of buckets by the account that owns them.
+    Owned = b'w',
     /// Usage by bucket id.
     Usage = b'u',
     /// Usage by account.
@@ -49,6 +51,11 @@ pub fn of_name(space: Space, bucket: u32, name: &[u8]) -> Vec<u8> {
 
 pub fn bucket(name: &str) -> Vec<u8> {
     [&[Space::Bucket as u8], name.as_bytes()].concat()
+}
+
+/// Accounts have no NUL in their ids, so it ends them.
+pub fn owned(account: &str, bucket: &str) -> Vec<u8> {
+    [&[Space::Owned as u8], account.as_bytes(), &[0], bucket.as_bytes()].concat()
 }
 
 pub fn usage(bucket: u32) -> Vec<u8> {

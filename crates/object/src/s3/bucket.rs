@@ -7,13 +7,12 @@ use super::{Answer, Req};
 use crate::access::acl;
 use crate::engine::Tx;
 use crate::fault::{Fault, Result};
-use crate::identity::Account;
 use crate::record::bucket::Settings;
 use crate::record::key::{self, Space};
 use crate::record::{Acl, Bucket, Versioning};
 use crate::service::{Caller, Records, Service, put_bucket};
 use crate::time::timestamp;
-use crate::{upload, version};
+use crate::{owned, upload, version};
 
 /// Buckets an account may have.
 const BUCKETS_MAX: usize = 1000;
@@ -72,8 +71,8 @@ fn insert(tx: &mut Tx<'_>, mut bucket: Bucket) -> Result<()> {
         ));
     }
     let mut owned = 0;
-    tx.scan(key::under(vec![Space::Bucket as u8]), |_, value| {
-        owned += usize::from(owner_of(value).is_some_and(|owner| owner == bucket.owner));
+    owned::each(tx, &bucket.owner.id, "", "", |_| {
+        owned += 1;
         owned < BUCKETS_MAX
     })?;
     if owned >= BUCKETS_MAX {
@@ -87,11 +86,8 @@ fn insert(tx: &mut Tx<'_>, mut bucket: Bucket) -> Result<()> {
         u32::try_from(id).map_err(|_| Fault::new(S3ErrorCode::TooManyBuckets, "No more bucket numbers."))?;
     bucket.created = tx.now();
     put_bucket(tx, &bucket);
+    owned::add(tx, &bucket);
     Ok(())
-}
-
-fn owner_of(value: &[u8]) -> Option<Account> {
-    serde_json::from_slice::<Bucket>(value).ok().map(|bucket| bucket.owner)
 }
 
 /// The region's own name and the empty one are the default; others must be known.
@@ -142,6 +138,7 @@ fn remove(tx: &mut Tx<'_>, name: &str) -> Result<()> {
     upload::abort_all(tx, &bucket)?;
     tx.delete(key::usage(bucket.id));
     tx.delete(key::bucket(name));
+    owned::remove(tx, &bucket);
     Ok(())
 }
 
@@ -174,22 +171,23 @@ pub async fn list_buckets(service: &Service, req: Req<ListBucketsInput>) -> Answ
     let prefix = ask.prefix.clone().unwrap_or_default();
     let after = ask.continuation_token.unwrap_or_default();
     let view = service.engine.read().map_err(Fault::from)?;
-    let mut found: Vec<s3s::dto::Bucket> = Vec::new();
-    view.scan(key::under(key::bucket(&prefix)), |_, value| {
-        let bucket: Option<Bucket> = serde_json::from_slice(value).ok();
-        if let Some(bucket) = bucket.filter(|bucket| bucket.owner == account && *bucket.name > *after) {
-            found.push(s3s::dto::Bucket {
-                bucket_region: Some(bucket.location.unwrap_or_else(|| service.config.region.clone())),
-                creation_date: Some(timestamp(bucket.created)),
-                name: Some(bucket.name),
-            });
-        }
-        found.len() <= limit
-    })
-    .map_err(Fault::from)?;
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let token = more.then(|| found.last().and_then(|bucket| bucket.name.clone())).flatten();
+    let mut names = Vec::new();
+    owned::each(&view, &account.id, &prefix, &after, |name| {
+        names.push(name.to_owned());
+        names.len() <= limit
+    })?;
+    let more = names.len() > limit;
+    names.truncate(limit);
+    let token = names.last().filter(|_| more).cloned();
+    let shown = |name: String| -> Result<s3s::dto::Bucket> {
+        let bucket = view.bucket(&name)?;
+        Ok(s3s::dto::Bucket {
+            bucket_region: Some(bucket.location.unwrap_or_else(|| service.config.region.clone())),
+            creation_date: Some(timestamp(bucket.created)),
+            name: Some(name),
+        })
+    };
+    let found = names.into_iter().map(shown).collect::<Result<Vec<_>>>()?;
     Ok(S3Response::new(ListBucketsOutput {
         buckets: Some(found),
         continuation_token: token,
