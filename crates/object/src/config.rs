@@ -31,6 +31,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Connections served at once. One more takes the place of the one that has rested longest; where none rests, it waits.
     pub connections_max: usize,
+    /// Requests of one account under way at once, or of one address while nobody knows whose they are; more are told to slow down.
+    pub share_max: usize,
     /// How long a client may send nothing of a body, or take nothing of an answer; its rate is measured over twice as much waiting.
     pub silence_max: Duration,
     /// Bytes a second that a client sends of a body, or takes of an answer, at the least.
@@ -115,6 +117,7 @@ impl Config {
             listen,
             tls: None,
             connections_max: CONNECTIONS_MAX,
+            share_max: CONNECTIONS_MAX / 2,
             silence_max: Duration::from_secs(60),
             rate_min: RATE_MIN,
             domains: Vec::new(),

@@ -53,6 +53,7 @@ mod s3;
 pub mod seal;
 pub mod service;
 mod setting;
+mod share;
 pub mod store;
 mod tag;
 mod time;

@@ -19,6 +19,7 @@ use super::{acl, context::Context};
 use crate::fault::{Fault, Result};
 use crate::identity::Rights;
 use crate::service::{Caller, Service};
+use crate::share::Share;
 use crate::trace::{Seen, Trace};
 
 /// Where a request comes from. The listener puts it into the request's extensions.
@@ -43,7 +44,8 @@ impl Gate {
         Self { service, region }
     }
 
-    /// Who signed with this key, and from where. A temporary key needs its token.
+    /// Who signed with this key, and from where. A temporary key needs its token. The request counts for its account
+    /// from here on.
     pub async fn caller(
         &self,
         access_key: Option<&str>,
@@ -57,6 +59,9 @@ impl Gate {
             }
             None => (None, None),
         };
+        if let (Some(share), Some(principal)) = (extensions.get::<Share>(), &principal) {
+            share.is_of(&principal.account.id)?;
+        }
         let peer = extensions.get::<Peer>().copied();
         Ok(Caller {
             principal,

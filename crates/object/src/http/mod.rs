@@ -36,6 +36,7 @@ use crate::fault::Fault;
 use crate::form;
 use crate::log::{Line, Log};
 use crate::service::{Caller, Service};
+use crate::share::Shares;
 use crate::trace::{Seen, Trace};
 use amend::Details;
 use place::{Places, Seat};
@@ -77,6 +78,7 @@ struct Edge {
     plain: S3Service,
     gate: Gate,
     log: Log,
+    shares: Shares,
     /// Names this server in answers.
     host_id: Arc<str>,
 }
@@ -101,7 +103,8 @@ impl Server {
         let host_id = format!("{:032x}", rand::random::<u128>()).into();
         let places = Places::new(service.config.connections_max);
         let (s3, plain) = (builder.build(), plain.build());
-        let edge = Edge { hosts, websites, s3, plain, gate, service, log, host_id };
+        let shares = Shares::new(service.config.share_max);
+        let edge = Edge { hosts, websites, s3, plain, gate, service, log, shares, host_id };
         Ok(Self { listener, door: Door { tls: tls.map(Arc::new), edge: Arc::new(edge), places } })
     }
 
@@ -212,7 +215,7 @@ async fn requests<T>(
             if !seat.begin() {
                 return std::future::pending().await;
             }
-            let answer = edge.handle(req, peer, tls).await;
+            let answer = edge.handle(req, peer, tls, &seat).await;
             answer.map(|answer| answer.map(|body| seat.hold(body)))
         }
     });
@@ -261,6 +264,7 @@ impl Edge {
         req: Request<Incoming>,
         peer: Peer,
         tls: Option<tls::Agreed>,
+        seat: &Seat,
     ) -> Result<HttpResponse, HttpError> {
         let started = Instant::now();
         let (head, body) = req.into_parts();
@@ -276,7 +280,14 @@ impl Edge {
         let received = length_of(&req).or_else(|| amend::length_within(req.headers())).unwrap_or(0);
         let empty = length_of(&req) == Some(0);
         let failed = |error: &HttpError| tracing::error!(?error, request_id, "a request cannot be answered");
-        let mut response = self.answer(req).await.inspect_err(failed)?;
+        let mut response = match self.shares.enter(peer.address) {
+            Ok(share) => {
+                seat.counts(share.clone());
+                req.extensions_mut().insert(share);
+                self.answer(req).await.inspect_err(failed)?
+            }
+            Err(fault) => close(refused(fault)?)?,
+        };
         if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(request_id, method = %line.method(), path = ?line.uri.path(), "a request failed");
         }

@@ -14,6 +14,8 @@ use s3s::{Body, StdError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
+use crate::share::Share;
+
 /// Whoever has just come, or was just answered, keeps the place for so long, to send a request.
 const REST_MIN: Duration = Duration::from_millis(100);
 
@@ -54,6 +56,8 @@ pub struct Seat {
     /// Where it is among those that rest.
     at: Mutex<Option<u64>>,
     leave: Notify,
+    /// What its request counts for.
+    share: Mutex<Option<Share>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -85,6 +89,7 @@ impl Places {
             state: AtomicU8::new(RESTS),
             at: Mutex::default(),
             leave: Notify::new(),
+            share: Mutex::default(),
             _place: place,
         });
         seat.rest(&mut self.shared.resting());
@@ -136,6 +141,11 @@ impl Seat {
         true
     }
 
+    /// The request counts until its answer is sent.
+    pub fn counts(&self, share: Share) {
+        *self.share.lock().unwrap_or_else(PoisonError::into_inner) = Some(share);
+    }
+
     /// The body of an answer; when it has ended and is sent, the connection rests.
     pub fn hold(self: &Arc<Self>, body: Body) -> Body {
         Body::http_body(Held { body, _end: End(self.clone()) })
@@ -151,6 +161,9 @@ impl Seat {
             self.rest(&mut resting);
         }
         drop(resting);
+        if let Some(share) = self.share.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            share.leave();
+        }
         self.shared.rested.notify_waiters();
     }
 

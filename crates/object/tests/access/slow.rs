@@ -176,3 +176,68 @@ async fn a_large_answer_is_whole_although_others_want_its_place() {
     assert_eq!(other.await.unwrap().status, 200);
     bed.stop().await;
 }
+
+/// Announces a body and waits until the store asks for it.
+async fn begun(mut stream: TcpStream, head: String) -> TcpStream {
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut asks = [0; 25];
+    stream.read_exact(&mut asks).await.unwrap();
+    assert_eq!(&asks, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream
+}
+
+/// A store where everyone may have two requests under way.
+async fn shared() -> Bed {
+    let bed = Bed::start_with(|config| config.share_max = 2).await;
+    assert_eq!(bed.call(&user("admin"), "PUT", "/box", "").await.code(), "ok");
+    bed
+}
+
+#[tokio::test]
+async fn an_account_has_a_share_of_the_places() {
+    let bed = shared().await;
+    let admin = user("admin");
+    let mut held = Vec::new();
+    for target in ["/box/one", "/box/two"] {
+        let headers = [("connection", "close"), ("expect", "100-continue")];
+        let stream = bed.wire(&admin, "PUT", target, &headers, 4, b"").await;
+        held.push(begun(stream, String::new()).await);
+    }
+    let told = bed.call(&user("member"), "GET", "/box/one", "").await;
+    assert_eq!((told.status, told.code()), (503, "SlowDown"), "{}", told.body);
+    assert_eq!(bed.call(&user("other"), "PUT", "/other", "").await.code(), "ok");
+    assert_eq!(bed.raw("GET", "/box/one", &[], "").await.code(), "AccessDenied");
+    for mut stream in held {
+        stream.write_all(b"done").await.unwrap();
+        assert_eq!(answer(stream).await.status, 200);
+    }
+    assert_eq!(bed.call(&admin, "GET", "/box/two", "").await.body, "done");
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_has_a_share_of_the_places() {
+    let bed = shared().await;
+    let head = |more: &str| format!("GET /box HTTP/1.1\r\nhost: {}\r\n{more}\r\n", bed.host());
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        // Its body is received before anyone knows whose it is.
+        let stream = TcpStream::connect(bed.host()).await.unwrap();
+        held.push(begun(stream, head("transfer-encoding: chunked\r\nexpect: 100-continue\r\n")).await);
+    }
+    let asked = async |from: &str| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        let mut stream = socket.connect(bed.host().parse().unwrap()).await.unwrap();
+        stream.write_all(head("connection: close\r\n").as_bytes()).await.unwrap();
+        answer(stream).await.code().to_owned()
+    };
+    assert_eq!(asked("127.0.0.1").await, "SlowDown");
+    assert_eq!(asked("127.0.0.2").await, "AccessDenied");
+    drop(held);
+    let since = std::time::Instant::now();
+    while asked("127.0.0.1").await != "AccessDenied" {
+        assert!(since.elapsed() < Duration::from_secs(60), "who is gone holds no place");
+    }
+    bed.stop().await;
+}
