@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod bed;
+mod chunks;
 mod length;
 mod logs;
-mod ranges;
 mod quota;
+mod ranges;
 mod refusals;
 mod slow;
 mod tls;
