@@ -4,4 +4,5 @@
 
 mod bed;
 mod model;
+mod parts;
 mod refusals;
