@@ -1,4 +1,4 @@
-//! What a person sees while a command waits: a spinner on a terminal, one line
+//! What a person sees while a command waits: a spinner or a bar on a terminal, one line
 //! per change elsewhere. Always on stderr.
 
 use std::io::IsTerminal;
@@ -7,14 +7,20 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::note;
+use super::text::size;
 use crate::failure::colour_wanted;
 
 const SPIN_EVERY: Duration = Duration::from_millis(100);
+/// How a transfer is shown whose length is known.
+const BAR: &str = "{spinner} [{bar:24}] {percent:>3}% {msg}";
+const BAR_COLOURED: &str = "{spinner:.cyan} [{bar:24.cyan}] {percent:>3}% {msg}";
 
 pub struct Progress {
     what: String,
     since: Instant,
     spinner: Option<ProgressBar>,
+    /// Whether the spinner has become a bar.
+    measured: bool,
     last: String,
 }
 
@@ -32,7 +38,7 @@ impl Progress {
             bar.enable_steady_tick(SPIN_EVERY);
             bar
         });
-        Self { what: what.into(), since: Instant::now(), spinner, last: String::new() }
+        Self { what: what.into(), since: Instant::now(), spinner, measured: false, last: String::new() }
     }
 
     /// Shows where it is now; repeating the same is silent.
@@ -51,8 +57,19 @@ impl Progress {
     /// How far a transfer is.
     pub fn bytes(&mut self, done: u64, total: Option<u64>) {
         let Some(bar) = &self.spinner else { return };
-        let total = total.map(|t| format!(" of {}", super::text::size(t))).unwrap_or_default();
-        bar.set_message(format!("{}: {}{total}", self.what, super::text::size(done)));
+        let seconds = self.since.elapsed().as_secs_f64();
+        let rate = if seconds > 0.0 { (done as f64 / seconds) as u64 } else { 0 };
+        let of = total.map(|total| format!(" of {}", size(total))).unwrap_or_default();
+        bar.set_message(format!("{}: {}{of}, {}/s", self.what, size(done), size(rate)));
+        let Some(total) = total.filter(|total| *total > 0) else { return };
+        if !self.measured {
+            let style = if colour_wanted(true) { BAR_COLOURED } else { BAR };
+            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+            bar.set_style(style.progress_chars("=> "));
+            self.measured = true;
+        }
+        bar.set_length(total);
+        bar.set_position(done.min(total));
     }
 
     /// Ends it with a line that stays.

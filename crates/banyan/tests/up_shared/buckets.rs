@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::support::terminal::Terminal;
 use crate::support::{Cloud, good, text, until};
 
 fn write(path: &Path, bytes: &[u8]) {
@@ -100,6 +101,36 @@ fn a_folder_and_a_prefix_become_alike() {
     std::os::unix::fs::symlink("nowhere", site.join("dangling")).unwrap();
     cloud.good(&["object", "sync", from, "s3://cli-site/www"]);
     cloud.good(&["bucket", "delete", "--force", "cli-site"]);
+}
+
+/// Whoever waits at a terminal sees a bar, the whole, and how fast it goes; programs see none of it.
+#[test]
+fn transfers_have_bars() {
+    let cloud = Cloud::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    let (large, back) = (tree.join("large"), folder.path().join("back"));
+    write(&large, b"");
+    std::fs::File::options().write(true).open(&large).unwrap().set_len(300 << 20).unwrap();
+    cloud.good(&["bucket", "create", "cli-bars"]);
+    let shows = |words: &[&str]| {
+        let mut terminal = Terminal::start(cloud.command(words).env("TERM", "xterm"), 40, 120);
+        assert!(terminal.end().success(), "{}", terminal.seen());
+        let seen = terminal.seen();
+        for part in ["[", "] ", "% ", " of 300.0MiB, ", "iB/s"] {
+            assert!(seen.contains(part), "{words:?} shows no '{part}': {seen}");
+        }
+        assert!(seen.contains('='), "{words:?} fills no bar: {seen}");
+    };
+    let (tree, large, back) = (tree.to_str().unwrap(), large.to_str().unwrap(), back.to_str().unwrap());
+    shows(&["object", "put", large, "cli-bars/put/"]);
+    shows(&["object", "get", "cli-bars/put/large", back]);
+    shows(&["object", "sync", tree, "s3://cli-bars/tree"]);
+    shows(&["object", "sync", "s3://cli-bars/tree", folder.path().join("synced").to_str().unwrap()]);
+    good(Command::new("cmp").args([large, back]));
+    let plain = cloud.run(&["object", "get", "cli-bars/put/large", back]);
+    assert!(!text(&plain.stderr).contains("] "), "{}", text(&plain.stderr));
+    cloud.good(&["bucket", "delete", "--force", "cli-bars"]);
 }
 
 #[test]

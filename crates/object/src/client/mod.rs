@@ -239,11 +239,17 @@ impl Client {
         }
     }
 
-    /// The object, or what is behind `from` of it.
-    pub async fn get(&self, bucket: &str, key: &str, from: u64, version: Option<&str>) -> Result<Response> {
+    /// The object. With `rest` what comes behind so many bytes of it, if its ETag is still this one.
+    pub async fn get(
+        &self,
+        bucket: &str,
+        key: &str,
+        rest: Option<(u64, &str)>,
+        version: Option<&str>,
+    ) -> Result<Response> {
         let mut ask = Ask::new(Method::GET, bucket, key);
-        if from > 0 {
-            ask = ask.header("range", format!("bytes={from}-"));
+        if let Some((from, etag)) = rest {
+            ask = ask.header("range", format!("bytes={from}-")).header("if-match", etag.to_owned());
         }
         if let Some(version) = version {
             ask = ask.query("versionId", version);

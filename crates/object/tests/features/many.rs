@@ -34,7 +34,7 @@ async fn any_name_can_be_deleted_with_others() {
         s3.put("box", name, name.len() as u64, Vec::new(), body).await.unwrap();
     }
     for name in names {
-        let found = s3.get("box", name, 0, None).await.unwrap().text().await.unwrap();
+        let found = s3.get("box", name, None, None).await.unwrap().text().await.unwrap();
         assert_eq!(found, name);
         let link = s3.presign("GET", "box", name, 60).unwrap();
         assert_eq!(reqwest::get(link).await.unwrap().text().await.unwrap(), name, "by a link");

@@ -133,7 +133,7 @@ impl Remote {
     }
 
     pub async fn bytes(&self, key: &str) -> Vec<u8> {
-        self.client.get(BUCKET, key, 0, None).await.unwrap().bytes().await.unwrap().to_vec()
+        self.client.get(BUCKET, key, None, None).await.unwrap().bytes().await.unwrap().to_vec()
     }
 
     pub async fn put(&self, key: &str, bytes: Vec<u8>) {

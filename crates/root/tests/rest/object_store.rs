@@ -42,7 +42,7 @@ async fn an_operator_acts_in_another_tenant_under_its_own_name() {
     there.bucket_create("visited", false).await.unwrap();
     assert_eq!(member.bucket_get("visited").await.unwrap().tenant.as_str(), "mine");
     put(&s3(&member).await, "visited", "a", 5).await;
-    assert_eq!(there.get("visited", "a", 0, None).await.unwrap().bytes().await.unwrap().len(), 5);
+    assert_eq!(there.get("visited", "a", None, None).await.unwrap().bytes().await.unwrap().len(), 5);
 
     let operator = world.credentials.user.clone();
     let tenant = world.cloud.state.snapshot().tenant_by_name("mine").unwrap().id.clone();

@@ -96,7 +96,7 @@ pub async fn up(s3: &Transfers, from: &Path, to: &Place, terms: &Terms) -> Resul
             transfer::put_counted(s3, &path, &place, headers, sent).await.map(drop)
         }
     });
-    transfer::shown(&to.to_string(), Some(outcome.bytes), &sent, work).await?;
+    transfer::shown(&to.to_string(), &AtomicU64::new(outcome.bytes), &sent, work).await?;
     for part in gone.chunks(DELETE_MAX) {
         s3.delete_many(&to.bucket, part).await?;
     }
@@ -152,9 +152,9 @@ pub async fn down(s3: &Client, from: &Place, to: &Path, terms: &Terms) -> Result
         let done = AtomicU64::new(0);
         let work = all(jobs, |(path, place)| {
             let done = &done;
-            async move { transfer::get_counted(s3, &place, None, &path, done).await.map(drop) }
+            async move { transfer::get_counted(s3, &place, None, &path, done, |_| ()).await.map(drop) }
         });
-        transfer::shown(&from.to_string(), Some(outcome.bytes), &done, work).await?;
+        transfer::shown(&from.to_string(), &AtomicU64::new(outcome.bytes), &done, work).await?;
     }
     for name in here.keys().filter(|name| terms.delete && !there.contains_key(*name)) {
         note(format!("{}delete {}", would(terms), shown(&to.join(name).display().to_string())));

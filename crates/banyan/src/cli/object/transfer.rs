@@ -51,7 +51,8 @@ pub async fn put_file(
     }
     let length = meta.len();
     let sent = Arc::new(AtomicU64::new(0));
-    shown(&to.to_string(), Some(length), &sent, put_counted(s3, from, to, headers, &sent)).await
+    let all = AtomicU64::new(length);
+    shown(&to.to_string(), &all, &sent, put_counted(s3, from, to, headers, &sent)).await
 }
 
 /// Sends a file that knows its length, counting what was sent.
@@ -71,10 +72,10 @@ pub async fn put_counted(
     Ok(length)
 }
 
-/// Runs `work` and shows meanwhile how far it is.
+/// Runs `work` and shows meanwhile how far it is. `all` is 0 while nobody knows how much there is.
 pub async fn shown<T>(
     what: &str,
-    total: Option<u64>,
+    all: &AtomicU64,
     done: &AtomicU64,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
@@ -84,7 +85,10 @@ pub async fn shown<T>(
     let answer = loop {
         tokio::select! {
             answer = &mut work => break answer,
-            _ = tick.tick() => progress.bytes(done.load(Ordering::Relaxed), total),
+            _ = tick.tick() => {
+                let all = Some(all.load(Ordering::Relaxed)).filter(|all| *all > 0);
+                progress.bytes(done.load(Ordering::Relaxed), all);
+            }
         }
     };
     progress.clear();
@@ -157,9 +161,21 @@ pub async fn put_stdin(s3: &Transfers, to: &Place, headers: Vec<(String, String)
 
 async fn put_stream(
     s3: &Transfers,
+    input: impl tokio::io::AsyncRead + Unpin,
+    to: &Place,
+    headers: Vec<(String, String)>,
+) -> Result<u64> {
+    let sent = AtomicU64::new(0);
+    let work = stream_counted(s3, input, to, headers, &sent);
+    shown(&to.to_string(), &AtomicU64::new(0), &sent, work).await
+}
+
+async fn stream_counted(
+    s3: &Transfers,
     mut input: impl tokio::io::AsyncRead + Unpin,
     to: &Place,
     headers: Vec<(String, String)>,
+    sent: &AtomicU64,
 ) -> Result<u64> {
     let first = part_of(&mut input).await?;
     if (first.len() as u64) < PART_MIN {
@@ -169,19 +185,20 @@ async fn put_stream(
     }
     let upload = s3.upload_begin(to, headers).await?;
     let mut total = 0;
-    let sent: Result<Vec<String>> = async {
+    let etags: Result<Vec<String>> = async {
         let (mut etags, mut part) = (Vec::new(), first);
         while !part.is_empty() {
             total += part.len() as u64;
             let number = u32::try_from(etags.len() + 1).unwrap_or(u32::MAX);
             let last = (part.len() as u64) < PART_MIN;
             etags.push(s3.upload_part(&to.bucket, &to.key, &upload, number, part).await?);
+            sent.store(total, Ordering::Relaxed);
             part = if last { Bytes::new() } else { part_of(&mut input).await? };
         }
         Ok(etags)
     }
     .await;
-    s3.upload_end(to, &upload, sent).await?;
+    s3.upload_end(to, &upload, etags).await?;
     Ok(total)
 }
 
@@ -195,24 +212,26 @@ async fn part_of(input: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<Byte
 
 /// Fetches into a file that appears only when it is whole.
 pub async fn get_file(s3: &Client, from: &Place, version: Option<&str>, to: &Path) -> Result<u64> {
-    let done = AtomicU64::new(0);
-    shown(&from.to_string(), None, &done, get_counted(s3, from, version, to, &done)).await
+    let (done, all) = (AtomicU64::new(0), AtomicU64::new(0));
+    let told = |length| all.store(length, Ordering::Relaxed);
+    shown(&from.to_string(), &all, &done, get_counted(s3, from, version, to, &done, told)).await
 }
 
-/// The same, counting what was fetched.
+/// The same, counting what was fetched. `told` hears how much there is.
 pub async fn get_counted(
     s3: &Client,
     from: &Place,
     version: Option<&str>,
     to: &Path,
     done: &AtomicU64,
+    told: impl Fn(u64),
 ) -> Result<u64> {
     if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         tokio::fs::create_dir_all(folder).await.map_err(|error| at(folder, error))?;
     }
     check_name(to)?;
     let draft = Draft::beside(to);
-    let length = fetch(s3, from, version, &draft.0, done).await?;
+    let length = fetch(s3, from, version, &draft.0, done, told).await?;
     tokio::fs::rename(&draft.0, to).await.map_err(|error| at(to, error))?;
     Ok(length)
 }
@@ -257,17 +276,24 @@ async fn fetch(
     version: Option<&str>,
     draft: &Path,
     done: &AtomicU64,
+    told: impl Fn(u64),
 ) -> Result<u64> {
     let mut file = tokio::fs::File::create(draft).await.map_err(|error| at(draft, error))?;
-    let response = s3.get(&from.bucket, &from.key, 0, version).await?;
+    let response = s3.get(&from.bucket, &from.key, None, version).await?;
+    let etag = response.headers().get("etag").and_then(|etag| etag.to_str().ok()).map(str::to_owned);
     let total = response.content_length();
+    total.into_iter().for_each(told);
     let mut response = Some(response);
     let mut tries = 0;
     let mut have = 0;
     loop {
         let next = match response.take() {
             Some(first) => first,
-            None => s3.get(&from.bucket, &from.key, have, version).await?,
+            None => {
+                // The rest of another object that has its name by now would not fit.
+                let rest = (have > 0).then(|| (have, etag.as_deref().unwrap_or("*")));
+                s3.get(&from.bucket, &from.key, rest, version).await?
+            }
         };
         let mut stream = next.bytes_stream();
         let broke = loop {
@@ -295,7 +321,7 @@ async fn fetch(
 
 /// Writes an object to standard output.
 pub async fn get_stdout(s3: &Client, from: &Place, version: Option<&str>) -> Result<()> {
-    let response = s3.get(&from.bucket, &from.key, 0, version).await?;
+    let response = s3.get(&from.bucket, &from.key, None, version).await?;
     let mut stream = response.bytes_stream();
     let mut out = tokio::io::stdout();
     while let Some(chunk) = stream.next().await {
