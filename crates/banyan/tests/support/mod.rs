@@ -22,6 +22,8 @@ use serde_json::Value;
 /// How long to wait for what must come, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(30);
+/// Where buckets have host names of their own.
+pub const S3_DOMAIN: &str = "s3.localhost";
 
 pub struct Cloud {
     pub home: PathBuf,
@@ -81,7 +83,8 @@ impl Cloud {
         if !given("--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        command.args(["--bridge", &self.tag, "--cgroup-parent", &self.tag]).args(options);
+        command.args(["--bridge", &self.tag, "--cgroup-parent", &self.tag, "--s3-domain", S3_DOMAIN]);
+        command.args(options);
         command.env("BANYAN_LOG", "info");
         command
     }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::support::{Cloud, good, text};
+use crate::support::{Cloud, S3_DOMAIN, good, text};
 
 /// Large enough for a multipart upload by every client.
 const LARGE: usize = 20 << 20;
@@ -244,4 +244,78 @@ fn boto3_uses_versions_conditions_pages_and_sessions() {
     let account = good(python.args(["-c", BOTO, &bench.endpoint]));
     assert!(account.trim().starts_with("t-"), "{account}");
     assert!(!bench.cloud.good(&["bucket", "list"]).contains("boto-work"));
+}
+
+/// A role narrows what its holder may do, also below what the one may do who gave it; and the same bucket answers under
+/// its own host name, to signed requests and to links.
+const BOTO_ROLES_AND_HOSTS: &str = r#"
+import boto3, json, socket, sys, urllib.request
+from botocore.config import Config
+from botocore.exceptions import ClientError
+endpoint, domain = sys.argv[1:]
+port = endpoint.rsplit(':', 1)[1]
+b = 'boto-hosts'
+own = boto3.client('s3', endpoint_url=endpoint)
+own.create_bucket(Bucket=b)
+own.put_object(Bucket=b, Key='seen/a b+c', Body=b'hello')
+own.put_object(Bucket=b, Key='hidden/x', Body=b'secret')
+
+def refused(code, call, **terms):
+    try:
+        call(**terms)
+    except ClientError as e:
+        assert e.response['Error']['Code'] == code, e
+    else:
+        raise SystemExit(f'{terms} was not refused')
+
+sts = boto3.client('sts', endpoint_url=endpoint)
+account = sts.get_caller_identity()['Account']
+def role(name, **more):
+    arn = f'arn:aws:iam::{account}:role/{name}'
+    made = sts.assume_role(RoleArn=arn, RoleSessionName='work', **more)
+    keys = made['Credentials']
+    assert made['AssumedRoleUser']['Arn'].endswith(f'assumed-role/{name}/work'), made
+    return dict(aws_access_key_id=keys['AccessKeyId'], aws_secret_access_key=keys['SecretAccessKey'],
+                aws_session_token=keys['SessionToken'])
+viewer = boto3.client('s3', endpoint_url=endpoint, **role('viewer'))
+assert viewer.get_object(Bucket=b, Key='hidden/x')['Body'].read() == b'secret'
+refused('AccessDenied', viewer.put_object, Bucket=b, Key='seen/new', Body=b'')
+refused('AccessDenied', boto3.client('sts', endpoint_url=endpoint, **role('viewer')).assume_role,
+        RoleArn=f'arn:aws:iam::{account}:role/admin', RoleSessionName='more')
+narrow = {'Version': '2012-10-17', 'Statement': [{'Effect': 'Allow', 'Action': 's3:*Object',
+          'Resource': f'arn:aws:s3:::{b}/seen/*'}]}
+member = boto3.client('s3', endpoint_url=endpoint, **role('member', Policy=json.dumps(narrow)))
+member.put_object(Bucket=b, Key='seen/new', Body=b'new')
+refused('AccessDenied', member.get_object, Bucket=b, Key='hidden/x')
+refused('AccessDenied', member.list_objects_v2, Bucket=b)
+false = dict(role('viewer'), aws_session_token='made up')
+refused('InvalidToken', boto3.client('s3', endpoint_url=endpoint, **false).get_object, Bucket=b, Key='seen/new')
+
+# Not every resolver knows the names below localhost.
+known = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *more, **named: known(
+    '127.0.0.1' if str(host).endswith(domain) else host, *more, **named)
+hosts = Config(signature_version='s3v4', s3={'addressing_style': 'virtual'})
+s3 = boto3.client('s3', endpoint_url=f'http://{domain}:{port}', config=hosts)
+asked = []
+s3.meta.events.register('before-send.s3.*', lambda request, **_: asked.append(request.url))
+assert s3.get_object(Bucket=b, Key='seen/a b+c')['Body'].read() == b'hello'
+assert [o['Key'] for o in s3.list_objects_v2(Bucket=b)['Contents']] == ['hidden/x', 'seen/a b+c', 'seen/new']
+s3.put_object(Bucket=b, Key='seen/ümläut', Body=b'put')
+assert own.get_object(Bucket=b, Key='seen/ümläut')['Body'].read() == b'put'
+s3.copy_object(Bucket=b, Key='seen/copy', CopySource={'Bucket': b, 'Key': 'seen/a b+c'})
+link = s3.generate_presigned_url('get_object', Params={'Bucket': b, 'Key': 'seen/copy'})
+assert urllib.request.urlopen(link).read() == b'hello'
+assert all(url.startswith(f'http://{b}.{domain}:{port}/') for url in asked + [link]), asked
+s3.delete_objects(Bucket=b, Delete={'Objects': [{'Key': o['Key']} for o in s3.list_objects_v2(Bucket=b)['Contents']]})
+s3.delete_bucket(Bucket=b)
+print('done')
+"#;
+
+#[test]
+fn boto3_assumes_roles_and_names_buckets_by_host() {
+    let bench = Bench::new();
+    let mut python = bench.client(clients().join("python3"));
+    let told = good(python.args(["-c", BOTO_ROLES_AND_HOSTS, &bench.endpoint, S3_DOMAIN]));
+    assert_eq!(told.trim(), "done");
 }
