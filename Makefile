@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test check sim soak crash fuzz bench fmt clean
+.PHONY: help up test check sim soak crash fuzz s3tests bench fmt clean
 
 SEEDS ?= 1000
 MINUTES ?= 10
@@ -10,7 +10,7 @@ SECONDS ?= 60
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
 
 up: ## install what the host lacks, build, and start a whole cloud on this machine
 	@exec scripts/up.sh
@@ -34,6 +34,9 @@ crash: ## kill root and its object store under load, again and again, for MINUTE
 
 fuzz: ## spoiled requests and documents against the object store, for SECONDS=60; SEED=s for the same again
 	FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) cargo test --package object --test fuzz -- --ignored --nocapture
+
+s3tests: ## the public conformance suite of S3, from a clone of it: S3TESTS_DIR=~/s3-tests
+	@exec scripts/s3tests.sh
 
 bench: ## measure, beside the floor and the competition, and print tables
 	@exec scripts/bench.sh

@@ -74,7 +74,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("store DATA LISTEN ACCOUNTS.json [DAY_SECONDS]".into());
     };
     let mut config = Config::new(PathBuf::from(data), listen.parse()?);
-    config.locations = vec!["default".into()];
+    config.region = "default".into();
     config.domains = vec!["localhost".into()];
     if let Some(seconds) = rest.first() {
         config.day_set(Duration::from_secs(seconds.parse()?));
