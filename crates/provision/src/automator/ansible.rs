@@ -46,15 +46,14 @@ const PYTHON: &str = "/usr/bin/python3";
 const REASON_MAX: usize = 300;
 /// A program that begins when it is told to.
 const BEGIN: &str = "read -r _ && exec \"$@\"";
-/// What sets a run apart, where the kernel lets it: its own processes are all that `/proc` shows, its `/tmp` has nothing
-/// but its folder, and no program gives it more rights.
+/// What sets a run apart, where the kernel lets it: its own processes are all that `/proc` shows, and its `/tmp` has nothing
+/// but its folder. It has no rights to undo that, and no program gives it any.
 const APART: &str = r#"mount -t proc proc /proc 2>/dev/null
 cd "$1" || exit 125
 if mount -t tmpfs -o mode=1777 tmpfs /tmp 2>/dev/null; then mkdir -p "$1" && mount -c --bind . "$1" || exit 125; fi
 cd "$1/project" || exit 125
 shift
-command -v setpriv >/dev/null && exec setpriv --no-new-privs "$@"
-exec "$@""#;
+exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@""#;
 /// Users of runs are above all that people and services have.
 const USERS: std::ops::Range<u32> = 0x7000_0000..0x7fff_0000;
 
@@ -482,21 +481,47 @@ fn reason(stdout: &str, stderr: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_run_sees_no_other_process_and_no_other_files_in_tmp() {
-        let beside = tempfile::NamedTempFile::new_in("/tmp").unwrap();
-        let folder = match Folder::new() {
-            Ok(folder) if folder.user.is_some() => folder,
-            _ => return eprintln!("skipped: only root sets runs apart"),
-        };
+    /// What a script prints that runs as playbooks do.
+    async fn looked(folder: &Folder, script: &str) -> String {
+        assert!(folder.user.is_some(), "only root sets runs apart: run the tests as root");
         let mut command = folder.command(Path::new("sh")).unwrap();
-        let look = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; ls /tmp; grep NoNewPrivs /proc/self/status; touch ../kept";
-        command.args(["-c", look]);
+        command.args(["-c", script]);
         let group = Group::start(&mut command).unwrap();
         let stop = CancellationToken::new();
         let output = child::run(group, "a look", VERSION_MAX, OUTPUT_KEPT, &stop).await.unwrap();
         let (seen, wrong) = (output.stdout.text(), output.stderr.text());
-        assert!(output.is_good() && folder.path("kept").exists(), "{seen} {wrong}");
+        assert!(output.is_good(), "{seen} {wrong}");
+        seen
+    }
+
+    #[tokio::test]
+    async fn a_run_cannot_undo_what_sets_it_apart() {
+        let beside = tempfile::NamedTempFile::new_in("/tmp").unwrap();
+        let folder = Folder::new().unwrap();
+        let own = std::process::id();
+        let undo = format!(
+            "for at in /tmp /proc; do for way in '' '-l'; do for user in --map-root-user --keep-caps; do
+                umount $way $at && echo undone; unshare --user $user --mount umount $way $at && echo undone
+            done; done; done
+            mkdir ../old && unshare --user --keep-caps --mount mount --bind / ../old && ls ../old/tmp
+            ls /tmp; ls -d /proc/{own}; grep ^Cap /proc/self/status; exit 0"
+        );
+        let seen = looked(&folder, &undo).await;
+        assert!(!seen.contains("undone"), "{seen}");
+        assert!(!seen.contains(beside.path().file_name().unwrap().to_str().unwrap()), "{seen}");
+        assert!(!seen.contains(&format!("/proc/{own}")), "{seen}");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert!(seen.contains(&format!("{set}:\t0000000000000000")), "{seen}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_sees_no_other_process_and_no_other_files_in_tmp() {
+        let beside = tempfile::NamedTempFile::new_in("/tmp").unwrap();
+        let folder = Folder::new().unwrap();
+        let look = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; ls /tmp; grep NoNewPrivs /proc/self/status; touch ../kept";
+        let seen = looked(&folder, look).await;
+        assert!(folder.path("kept").exists(), "{seen}");
         let name = beside.path().file_name().unwrap().to_str().unwrap();
         assert!(!seen.contains(name), "{seen}");
         let own = std::env::current_exe().unwrap();

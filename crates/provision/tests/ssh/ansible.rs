@@ -11,26 +11,25 @@ use serde_json::json;
 use crate::world::World;
 
 /// Installed once, with Debian's python3, because others than root must be able to run it.
-fn program() -> Option<PathBuf> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let program = PROGRAM.get_or_init(|| {
+fn program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let install = || {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ansible");
         let ready = home.join("ready");
         if !ready.exists() {
-            let run = |command: &mut Command| {
-                command.output().ok().filter(|output| output.status.success()).map(drop)
+            let run = |command: &mut Command, lacks: &str| {
+                let output = command.output().expect(lacks);
+                assert!(output.status.success(), "{lacks}: {}", String::from_utf8_lossy(&output.stderr));
             };
-            run(Command::new("/usr/bin/python3").args(["-m", "venv", "--clear"]).arg(&home))?;
+            let venv = ["-m", "venv", "--clear"];
+            run(Command::new("/usr/bin/python3").args(venv).arg(&home), "apt-get install python3-venv");
             let words = ["install", "-q", "--disable-pip-version-check", "ansible-core==2.19.14"];
-            run(Command::new(home.join("bin/pip")).args(words))?;
-            std::fs::write(&ready, "").ok()?;
+            run(Command::new(home.join("bin/pip")).args(words), "ansible-core is not to be had from PyPI");
+            std::fs::write(&ready, "").unwrap();
         }
-        Some(home.join("bin/ansible-playbook"))
-    });
-    if program.is_none() {
-        eprintln!("skipped: ansible-core cannot be installed from PyPI");
-    }
-    program.clone()
+        home.join("bin/ansible-playbook")
+    };
+    PROGRAM.get_or_init(install).clone()
 }
 
 /// Folders of runs that are here, and ssh that lasts longer than its run.
@@ -63,8 +62,7 @@ const PLAYBOOK: &str = r#"
 #[tokio::test]
 async fn a_playbook_has_its_roles_and_settings_and_leaves_nothing() {
     let _alone = alone().await;
-    let Some(program) = program() else { return };
-    let world = World::new(Ansible::new(program));
+    let world = World::new(Ansible::new(program()));
     let mark = world.sshd.folder().display().to_string();
     world.archive("archives/site.tgz", &[("site.yml", PLAYBOOK), ("where", &mark)]);
     world.archive("roles/greeting.tgz", &[("greeting/tasks/main.yml", "- debug: {msg: the role is here}\n")]);
@@ -81,8 +79,7 @@ async fn a_playbook_has_its_roles_and_settings_and_leaves_nothing() {
 #[tokio::test]
 async fn a_playbook_that_fails_or_lasts_or_meets_another_machine_says_so() {
     let _alone = alone().await;
-    let Some(program) = program() else { return };
-    let mut world = World::new(Ansible::new(program));
+    let mut world = World::new(Ansible::new(program()));
     let stage = |name: &str, text: &str| std::fs::write(world.staged(name), text).unwrap();
     stage("playbooks/fails.yml", "- hosts: all\n  gather_facts: no\n  tasks: [{command: /bin/false}]\n");
     stage("playbooks/lasts.yml", "- hosts: all\n  gather_facts: no\n  tasks: [{command: sleep 60}]\n");
