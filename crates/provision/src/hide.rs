@@ -11,6 +11,9 @@ const HIDDEN: &str = "[hidden]";
 const LEAST: usize = 6;
 /// Shorter lines of a secret of many lines, such as `}`, may be anybody's.
 const LINE_LEAST: usize = 12;
+/// How the keys of OpenSSH begin, and how long their first line is, which is the same in all of them.
+const OPENSSH: &str = "-----BEGIN OPENSSH PRIVATE KEY-----";
+const OPENSSH_FIRST_MAX: usize = 70;
 
 /// The secrets of one task.
 pub struct Secrets(Vec<String>);
@@ -64,10 +67,13 @@ fn shown_as(secret: &str) -> Vec<String> {
     let secret = secret.trim_end_matches(['\r', '\n']);
     let lines: Vec<&str> = secret.lines().map(str::trim).collect();
     let is_key = secret.starts_with("-----BEGIN ");
-    // The armour of a key and its first line, which are the same in all of them, are no secrets.
-    let first = lines.iter().position(|line| is_key && !line.is_empty() && !line.starts_with('-'));
+    // The armour of a key is no secret, nor is the first line of one of OpenSSH. Other keys begin with what is their own.
+    let first = lines.iter().position(|line| !line.is_empty() && !line.starts_with('-'));
+    let is_common = |at: usize, line: &str| {
+        secret.starts_with(OPENSSH) && Some(at) == first && line.len() <= OPENSSH_FIRST_MAX
+    };
     let is_own = |at: usize, line: &str| {
-        line.len() >= LINE_LEAST && !(is_key && (line.starts_with('-') || Some(at) == first))
+        line.len() >= LINE_LEAST && !(is_key && line.starts_with('-')) && !is_common(at, line)
     };
     let many = if lines.len() > 1 { &lines[..] } else { &[] };
     let own = many.iter().enumerate().filter(|(at, line)| is_own(*at, line)).map(|(_, line)| *line);
@@ -148,8 +154,26 @@ mod tests {
     }
 
     #[test]
+    fn only_what_all_keys_of_openssh_begin_with_is_told() {
+        let common = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW";
+        let whole = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZWQyNTUxOQAAACA";
+        let small = "MHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY/PuoAoGCCqGSM49";
+        for (word, first, is_told) in [
+            ("OPENSSH PRIVATE KEY", common, true),
+            ("OPENSSH PRIVATE KEY", whole, false),
+            ("PRIVATE KEY", common, false),
+            ("EC PRIVATE KEY", small, false),
+        ] {
+            let key = format!("-----BEGIN {word}-----\n{first}\nrestOfTheKey=\n-----END {word}-----\n");
+            let shown = shown_as(&key);
+            assert_eq!(!shown.iter().any(|one| one == first), is_told, "{word} {first}");
+            assert!(shown.iter().any(|one| one == "restOfTheKey="), "{word}");
+        }
+    }
+
+    #[test]
     fn a_secret_is_hidden_in_whatever_way_it_is_written() {
-        let (first, second) = ("MIIEpAIBAAKCAQEA0same0in0all0of0them", "s3cretLineOfTheKey0001");
+        let (first, second) = ("MIIEpAIBAAKCAQEA0first0of0the0key", "s3cretLineOfTheKey0001");
         let key = format!(
             "-----BEGIN RSA PRIVATE KEY-----\r\n{first}\r\n{second}\r\nendOfTheKey=\r\n-----END RSA PRIVATE KEY-----\r\n"
         );
@@ -167,13 +191,13 @@ mod tests {
         assert_eq!(told(&format!("a {second} b")), "a [hidden] b");
         assert_eq!(told("endOfTheKey="), "[hidden]");
         assert_eq!(told(&serde_json::json!({"key": key}).to_string()), r#"{"key":"[hidden]\r\n"}"#);
-        assert_eq!(told(&key.replace("\r\n", "\n")).matches("[hidden]").count(), 2);
+        assert_eq!(told(&key.replace("\r\n", "\n")).matches("[hidden]").count(), 3);
         assert_eq!(told(password), "[hidden]");
         assert_eq!(told(&serde_json::json!([password]).to_string()), r#"["[hidden]"]"#);
         assert_eq!(told(r#""quo\"te\\ba'ck$(id)\/ü""#), r#""[hidden]""#);
         assert_eq!(told(r#""quo\"te\\ba'ck$(id)/\u00fc""#), r#""[hidden]""#);
         assert_eq!(told(&crate::ssh::quote(password)), "'[hidden]'");
         assert_eq!(told("-----BEGIN RSA PRIVATE KEY-----"), "-----BEGIN RSA PRIVATE KEY-----");
-        assert_eq!(told(first), first);
+        assert_eq!(told(first), "[hidden]");
     }
 }
