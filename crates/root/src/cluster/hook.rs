@@ -2,6 +2,7 @@
 //! enough.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -138,6 +139,24 @@ fn due(
     turns.into_iter().map(|(_, _, id)| id.clone()).collect()
 }
 
+/// Posts a body once. An address that has become the machine's own since it was set is not called either.
+async fn post(
+    client: &reqwest::Client,
+    listen: IpAddr,
+    url: &str,
+    body: &Value,
+) -> std::result::Result<(), String> {
+    let url: reqwest::Url = url.parse().map_err(|_| "it is no address".to_owned())?;
+    if !object::hook::allows(&url, listen) {
+        return Err("it is an address that webhooks may not have".into());
+    }
+    match client.post(url).json(body).send().await {
+        Ok(answer) if answer.status().is_success() => Ok(()),
+        Ok(answer) => Err(format!("status {}", answer.status().as_u16())),
+        Err(error) => Err(error.without_url().to_string()),
+    }
+}
+
 async fn try_call(
     cloud: &Cloud,
     fence: &Fence,
@@ -145,14 +164,9 @@ async fn try_call(
     id: &str,
     row: &Row<CallRecord>,
 ) -> Result<()> {
-    let answer = client.post(&row.url).json(&row.body).send().await;
-    let why = match answer {
-        Ok(answer) if answer.status().is_success() => {
-            let txn = Txn::new().delete(kind::CLUSTER_CALL, id, Some(row.version));
-            return cloud.state.commit(fence.guard(txn)).await.map(drop);
-        }
-        Ok(answer) => format!("status {}", answer.status().as_u16()),
-        Err(error) => error.without_url().to_string(),
+    let Err(why) = post(client, cloud.config.listen.ip(), &row.url, &row.body).await else {
+        let txn = Txn::new().delete(kind::CLUSTER_CALL, id, Some(row.version));
+        return cloud.state.commit(fence.guard(txn)).await.map(drop);
     };
     let tries = row.tries + 1;
     let txn = if tries >= TRIES_MAX {
@@ -203,6 +217,29 @@ mod tests {
         let going: BTreeMap<String, String> =
             first[..1].iter().chain(&first[2..]).map(|id| (id.clone(), "acme".to_owned())).collect();
         assert_eq!(due(&calls, &going, Timestamp(5_000)), ["other"]);
+    }
+
+    #[tokio::test]
+    async fn the_machines_own_addresses_are_not_called() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let server = std::thread::spawn(move || {
+            use std::io::{Read, Write};
+            let (mut stream, _) = listener.accept().expect("a call");
+            let count = stream.read(&mut [0; 4096]).expect("a request");
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").expect("an answer");
+            count
+        });
+        // Set while root listened on loopback only; it serves others now.
+        let far = object::hook::STRANGER;
+        let client = object::hook::client(far).expect("a client");
+        let refused = post(&client, far, &url, &json!({})).await;
+        assert_eq!(refused, Err("it is an address that webhooks may not have".to_owned()));
+        assert!(!server.is_finished(), "it was called");
+        let here = "127.0.0.1".parse().expect("an address");
+        let client = object::hook::client(here).expect("a client");
+        assert_eq!(post(&client, here, &url, &json!({})).await, Ok(()));
+        assert!(server.join().expect("it ends") > 0);
     }
 
     #[test]
