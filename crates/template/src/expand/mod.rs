@@ -166,7 +166,7 @@ const FUNCTIONS: [&str; 2] = ["join(", "map("];
 fn macro_end(text: &str) -> Option<usize> {
     let begins = |word: &str| text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
     if FUNCTIONS.iter().any(|word| begins(word)) {
-        return percent(text);
+        return sign_after_quotes(text);
     }
     let end = text.find('%')?;
     if !FAMILIES.iter().any(|word| begins(word)) {
@@ -176,25 +176,31 @@ fn macro_end(text: &str) -> Option<usize> {
     text[..end].chars().all(fits).then_some(end)
 }
 
-/// Words with dots between them: nothing but a macro with a typo in its first word looks like that.
+/// Words with dots between them: nothing but a macro with a typo in its first word looks like that. What begins with
+/// two hexadecimal digits is a letter of an address and what follows it.
 fn is_dotted(text: &str) -> bool {
+    let is_letter = text.len() >= 2 && text.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     let is_word = |word: &str| {
         word.starts_with(|letter: char| letter.is_ascii_alphabetic())
             && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter))
     };
-    text.contains('.') && text.split('.').all(is_word)
+    !is_letter && text.contains('.') && text.split('.').all(is_word)
 }
 
-/// Where the next single percent sign is.
-fn percent(text: &str) -> Option<usize> {
+/// Where the next percent sign is; between quotes, where doubled ones are part of the text, the next single one.
+fn sign_after_quotes(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
+    let mut quote = None;
     let mut at = 0;
     while at < bytes.len() {
-        match (bytes[at], bytes.get(at + 1)) {
-            (b'%', Some(b'%')) => at += 2,
-            (b'%', _) => return Some(at),
-            _ => at += 1,
+        match bytes[at] {
+            b'%' if quote.is_some() && bytes.get(at + 1) == Some(&b'%') => at += 1,
+            b'%' => return Some(at),
+            letter if quote == Some(letter) => quote = None,
+            letter @ (b'\'' | b'"') if quote.is_none() => quote = Some(letter),
+            _ => {}
         }
+        at += 1;
     }
     None
 }
@@ -296,6 +302,10 @@ mod tests {
             ("%h %l %u %t, 50% of %host.self%", "%h %l %u %t, 50% of one"),
             ("%Y-%m-%d", "%Y-%m-%d"),
             ("%host of% %ip x.self% %é%", "%host of% %ip x.self% %é%"),
+            ("/caf%C3%A9.html%20x", "/caf%C3%A9.html%20x"),
+            ("/%e2%82%ac.txt%20%host.self%", "/%e2%82%ac.txt%20one"),
+            ("%join(host.service.web,',')%%host.self%", "one,threeone"),
+            ("%map(host.self,'<$>')%%join(host.service.web,\"'%%\")%%%", "<one>one'%three%"),
         ] {
             assert_eq!(expand(text).unwrap(), expect, "{text}");
         }
