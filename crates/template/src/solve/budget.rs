@@ -19,6 +19,27 @@ impl<'a> Budget<'a> {
         Self { go_on, steps: 0, over: false }
     }
 
+    /// Lets a search take so many looks at the clock at most; none when it wants more. It ends with this one, too.
+    pub fn part<T>(
+        &mut self,
+        mut looks: u32,
+        search: impl FnOnce(&mut Budget<'_>) -> Result<T, Stopped>,
+    ) -> Result<Option<T>, Stopped> {
+        let go_on = &mut *self.go_on;
+        let mut over = self.over;
+        let found = search(&mut Budget::new(&mut || {
+            over = over || !go_on();
+            looks = looks.saturating_sub(1);
+            !over && looks > 0
+        }));
+        self.over = over;
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(Stopped) if over => Err(Stopped),
+            Err(Stopped) => Ok(None),
+        }
+    }
+
     pub fn tick(&mut self) -> Result<(), Stopped> {
         self.steps = (self.steps + 1) % STEPS_PER_LOOK;
         if self.steps == 0 && !self.over {

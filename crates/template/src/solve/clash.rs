@@ -4,28 +4,23 @@ use std::collections::{HashMap, HashSet};
 
 use model::Result;
 
+use super::Unsolvable;
 use super::budget::Budget;
 use super::cover::Cover;
 use super::problem::{Problem, Question, Set, members};
 use super::rule::Rule;
 use super::search::Search;
-use super::{Group, Unsolvable};
 
 /// Most demands that the sentence repeats; the list has all.
 const TOLD_MAX: usize = 12;
 
-/// Explains why `machines` cannot be filled beside those that are there. Each demand is left out in turn; if there is still
+/// Explains why there is no layout. Each demand is left out in turn; if there is still
 /// no layout it was not to blame. When time runs out the set is not the smallest, but it clashes.
-pub fn explain(
-    question: &Question<'_>,
-    standing: &[Group],
-    machines: u32,
-    budget: &mut Budget<'_>,
-) -> Result<Unsolvable> {
+pub fn explain(question: &Question<'_>, budget: &mut Budget<'_>) -> Result<Unsolvable> {
     let rules = Rule::all(question.template, &question.services);
-    let blamed = match crowd(question, standing, machines)? {
+    let blamed = match crowd(question)? {
         Some(crowd) => crowd,
-        None => sifted(question, standing, machines, &rules, budget)?,
+        None => sifted(question, &rules, budget)?,
     };
     let blamed: Vec<_> = rules
         .iter()
@@ -52,22 +47,21 @@ pub fn explain(
 
 /// A clash that is seen at once: services that exclude each other need more machines than there are. Nobody is
 /// in it without whom the others would fit, so that no part of it clashes.
-fn crowd(question: &Question<'_>, standing: &[Group], machines: u32) -> Result<Option<HashSet<Rule>>> {
+fn crowd(question: &Question<'_>) -> Result<Option<HashSet<Rule>>> {
     let problem = Problem::new(question, &[])?;
     if !problem.lattice.laws.is_empty() || problem.classes.iter().any(|class| class.weight > 1) {
         return Ok(None);
     }
-    let used = super::live::used(&problem, standing);
-    let need = |at: usize| u64::from(problem.lattice.min[at].saturating_sub(used[at]));
+    let need = |at: usize| u64::from(problem.lattice.min[at]);
     let needed = |set: Set| members(set).map(need).sum::<u64>();
     let cover = Cover::new(&problem);
-    let Some(mut crowd) = cover.cliques().find(|clique| needed(*clique) > u64::from(machines)) else {
+    let Some(mut crowd) = cover.cliques().find(|clique| needed(*clique) > u64::from(question.size)) else {
         return Ok(None);
     };
     let mut by_need: Vec<usize> = members(crowd).collect();
     by_need.sort_by_key(|at| need(*at));
     for at in by_need {
-        if needed(crowd & !(1 << at)) > u64::from(machines) {
+        if needed(crowd & !(1 << at)) > u64::from(question.size) {
             crowd &= !(1 << at);
         }
     }
@@ -90,15 +84,9 @@ fn crowd(question: &Question<'_>, standing: &[Group], machines: u32) -> Result<O
 }
 
 /// Leaves out one part of the rules after the other, as long as there is still no layout.
-fn sifted(
-    question: &Question<'_>,
-    standing: &[Group],
-    machines: u32,
-    rules: &[Rule],
-    budget: &mut Budget<'_>,
-) -> Result<HashSet<Rule>> {
+fn sifted(question: &Question<'_>, rules: &[Rule], budget: &mut Budget<'_>) -> Result<HashSet<Rule>> {
     let has_laws = rules.iter().any(|rule| matches!(rule, Rule::Step(_) | Rule::Ratio(_)));
-    let mut sieve = Sieve { question, standing, machines, dropped: Vec::new() };
+    let mut sieve = Sieve { question, dropped: Vec::new() };
     loop {
         let left: Vec<Rule> = rules.iter().filter(|rule| !sieve.dropped.contains(rule)).cloned().collect();
         let before = sieve.dropped.len();
@@ -114,8 +102,6 @@ fn sifted(
 /// What is asked, and the rules that are not to blame.
 struct Sieve<'q> {
     question: &'q Question<'q>,
-    standing: &'q [Group],
-    machines: u32,
     dropped: Vec<Rule>,
 }
 
@@ -128,8 +114,8 @@ impl Sieve<'_> {
         let kept = self.dropped.len();
         self.dropped.extend_from_slice(rules);
         let problem = Problem::new(self.question, &self.dropped)?;
-        let used = super::live::used(&problem, self.standing);
-        if Search::new(&problem).possible(&used, self.machines, budget) == Ok(false) {
+        let used = vec![0; problem.classes.len()];
+        if Search::new(&problem).possible(&used, self.question.size, budget) == Ok(false) {
             return Ok(());
         }
         self.dropped.truncate(kept);

@@ -155,6 +155,7 @@ impl Lattice {
     }
 
     /// Whether exactly these counts are allowed.
+    #[cfg(test)]
     pub fn holds(&self, counts: &[u32]) -> bool {
         self.least(counts, &self.max).is_some_and(|least| least == counts)
     }

@@ -10,7 +10,7 @@
 //!                                                             │
 //!             clash.rs: a smallest set of demands ◄── no ── search.rs ◄─► cover.rs, lattice.rs
 //!  Layout, Request ─► verify.rs: what of a template a layout does not keep to
-//!  Layout, Request ─► live.rs: add, remove, expand, shrink with the least change
+//!  Layout, Request ─► live.rs: add, remove, expand, shrink with the least change ─► stay.rs: what stays, what comes
 //! ```
 
 mod budget;
@@ -23,13 +23,14 @@ mod problem;
 mod request;
 mod rule;
 mod search;
+mod stay;
 mod verify;
 
 use model::Result;
 use serde::Serialize;
 
 pub use layout::{Group, Layout};
-pub use live::{adapt, known};
+pub use live::{adapt, known, size_that_keeps};
 pub use problem::{CLASSES_MAX, Question};
 pub use request::{Prepared, Request, prepare};
 pub use rule::{Conflict, Rule};
@@ -108,7 +109,7 @@ pub(crate) fn fresh(
     };
     match picks {
         Some(picks) => Ok(Ok(Ok(to_layout(&problem, &picks)))),
-        None => Ok(Ok(Err(clash::explain(question, &[], question.size, budget)?))),
+        None => Ok(Ok(Err(clash::explain(question, budget)?))),
     }
 }
 

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+mod live;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -426,87 +428,4 @@ proptest! {
     ) {
         compare(&template, services, size, machines)?;
     }
-}
-
-/// A cluster of a template with constraints alone, and what becomes of it.
-fn live(constraints: Value, services: &str, from: &[(u32, &str)], size: u32, expect: &str) {
-    let mut catalogue = Catalogue::default();
-    let names: Vec<&str> = services.split(' ').collect();
-    let mut add = |kind, value| catalogue.add(kind, value).unwrap();
-    add(
-        Kind::ClusterTemplate,
-        json!({"name": "t", "defaults": {"services": names, "provider": "p"}, "constraints": constraints}),
-    );
-    add(Kind::Provider, json!({"name": "p", "providertype": "x"}));
-    add(Kind::HardwareType, json!({"name": "h", "providermap": {"p": {"flavor": 1, "cost": "0.25"}}}));
-    add(Kind::ImageType, json!({"name": "i", "providermap": {"p": {"image": "x"}}}));
-    for name in &names {
-        add(Kind::Service, json!({"name": name}));
-    }
-    let group = |(count, services): &(u32, &str)| Group {
-        count: *count,
-        services: services.split(',').map(str::to_owned).collect(),
-        hardwaretype: "h".into(),
-        imagetype: "i".into(),
-    };
-    let from = Layout(from.iter().map(group).collect()).normal();
-    let request = Request { template: "t".into(), size, ..Request::default() };
-    let answer = match adapt(&catalogue, &request, &from, &mut || true).unwrap() {
-        Answer::Solved(solved) => {
-            assert_eq!(solved.cost, Some(f64::from(size) / 4.0));
-            let told =
-                solved.layout.0.iter().map(|group| format!("{} {}", group.count, group.services.join(",")));
-            let anew = if solved.anew { " anew" } else { "" };
-            told.collect::<Vec<_>>().join("; ") + anew
-        }
-        other => format!("{other:?}"),
-    };
-    assert_eq!(answer, expect);
-}
-
-#[test]
-fn a_live_cluster_grows_and_shrinks_without_moving_anything() {
-    let constraints = quantities(&[("db", 1, 2), ("web", 1, 50)]);
-    let stands = [(1, "base,db"), (2, "base,web")];
-    live(constraints.clone(), "base db web", &stands, 3, "1 base,db; 2 base,web");
-    // A new cluster would have the database beside the web server.
-    live(constraints.clone(), "base db web", &stands, 5, "1 base,db,web; 1 base,db; 3 base,web");
-    live(constraints.clone(), "base db web", &stands, 2, "1 base,db; 1 base,web");
-    let mut apart = constraints;
-    apart["layout"] = json!({"cantcoexist": [["db", "web"]]});
-    live(apart, "base db web", &stands, 5, "2 base,db; 3 base,web");
-}
-
-#[test]
-fn services_are_added_to_and_taken_from_machines_that_stand() {
-    let constraints = quantities(&[("nn", 1, 1), ("dn", 1, 50), ("hive", 1, 1), ("agent", 2, 2)]);
-    let stands = [(1, "base,nn"), (3, "base,dn")];
-    // The one with the smallest maximum is placed first, on the preferred kind.
-    live(
-        constraints.clone(),
-        "base nn dn hive agent",
-        &stands,
-        4,
-        "1 agent,base,dn,hive; 1 agent,base,dn; 1 base,dn; 1 base,nn",
-    );
-    live(constraints, "base nn dn extra", &stands, 4, "3 base,dn,extra; 1 base,extra,nn");
-    live(json!({}), "base", &[(2, "base,old"), (1, "base")], 3, "3 base");
-    // Nothing of it can stay, so that it is laid out anew.
-    live(json!({}), "base", &[(2, "old")], 2, "2 base anew");
-}
-
-#[test]
-fn a_service_is_never_lost_when_another_finds_no_place() {
-    let constraints = json!({"layout": {"cantcoexist": [["b", "x"], ["b", "y"]]},
-        "services": {"a": {"quantities": {"max": 1}}, "b": {"quantities": {"min": 1}}}});
-    let mut from = vec![(1, "x"), (1, "y")];
-    live(constraints.clone(), "a b x y", &from, 2, "1 a,x,y; 1 b anew");
-    from.push((1, "z"));
-    live(constraints, "a b x y z", &from, 3, "1 a,x; 1 b,z; 1 y");
-}
-
-#[test]
-fn what_must_share_machines_is_added_together() {
-    let constraints = json!({"layout": {"mustcoexist": [["a", "b"], ["x", "c"]]}, "services": {"a": {"quantities": {"max": 1}}}});
-    live(constraints, "a b c x y", &[(2, "x"), (1, "y")], 3, "1 a,b,c,x; 1 c,x; 1 y");
 }

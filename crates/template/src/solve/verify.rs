@@ -47,10 +47,15 @@ fn foreign(catalogue: &Catalogue, prepared: &Prepared, group: &Group) -> Vec<Con
     allowed.into_iter().filter(|one| !one.2).map(|(what, name, _)| told((what, name))).collect()
 }
 
-/// The demands on single machines that this one does not meet.
+/// Whether a machine meets the demands on single machines.
 pub fn verify_machine(question: &Question<'_>, group: &Group) -> bool {
+    keeps_to(question, group, &|_| true)
+}
+
+/// Whether a machine meets those of the demands on single machines that count.
+pub fn keeps_to(question: &Question<'_>, group: &Group, counts: &dyn Fn(&Rule) -> bool) -> bool {
     let rules = Rule::all(question.template, &question.services);
-    rules.iter().all(|rule| machine_holds(rule, question, group))
+    rules.iter().filter(|rule| counts(rule)).all(|rule| machine_holds(rule, question, group))
 }
 
 fn holds(rule: &Rule, question: &Question<'_>, layout: &Layout) -> bool {
