@@ -353,6 +353,9 @@ pub struct ClusterServices {
     pub add: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
+    /// How many machines it has then; as many as now when it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u32>,
     /// Allow a layout that cannot keep the machines that stand.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,

@@ -155,10 +155,7 @@ impl Ground<'_> {
                 let (layout, cost, is_anew) = layout(answer)?;
                 placeable(&layout)?;
                 if is_anew && !anew {
-                    return Err(Error::conflict(
-                        "no layout keeps all machines that stand; some would be replaced",
-                    )
-                    .hint("allow that with --anew ('anew' in REST), or ask for another size"));
+                    return Err(self.replaced(&request, go_on));
                 }
                 let assignment = plan::assign(&self.standing(), &layout);
                 let target = Shape { layout, services: services.clone(), ..shape.clone() };
@@ -197,6 +194,21 @@ impl Ground<'_> {
             Wish::Stop(services) => self.operate(Order::StopServices, services),
             Wish::Restart(services) => self.operate(Order::RestartServices, services),
             Wish::Upgrade { services, batch } => self.upgrade(services, *batch),
+        }
+    }
+
+    /// That machines would have to give way, and what else there is.
+    fn replaced(&self, request: &Request, go_on: &mut dyn FnMut() -> bool) -> Error {
+        let error = Error::conflict("no layout keeps all machines that stand; some would be replaced");
+        let stands = &self.cluster.shape.layout;
+        let allow = "allow that with --anew ('anew' in REST)";
+        match solve::size_that_keeps(self.catalogue, request, stands, go_on) {
+            Some(size) if size < stands.size() => {
+                let idle = stands.size() - size;
+                error.hint(format!("{allow}, or give up {idle} of them with the size {size}"))
+            }
+            Some(size) => error.hint(format!("{allow}, or ask for {size} machines, which keep all of them")),
+            None => error.hint(format!("{allow}, or ask for another size")),
         }
     }
 

@@ -77,6 +77,9 @@ pub struct ServicesArguments {
     remove: Vec<String>,
     /// Allow a layout that cannot keep the machines that stand.
     #[arg(long)]
+    /// How many machines it is to have then [default: as many as now].
+    #[arg(long, value_name = "N")]
+    size: Option<u32>,
     anew: bool,
     #[command(flatten)]
     waiting: Waiting,
@@ -190,7 +193,7 @@ pub async fn services(session: &Session, args: ServicesArguments) -> Result<()> 
             format => output::item(format, &cluster.services, "", |_, _| Vec::new()),
         };
     }
-    let body = ClusterServices { add: args.add, remove: args.remove, anew: args.anew };
+    let body = ClusterServices { add: args.add, remove: args.remove, size: args.size, anew: args.anew };
     let after = session.client.cluster_services(cluster.name.as_str(), &body).await?;
     finish(session, after, &args.waiting).await
 }

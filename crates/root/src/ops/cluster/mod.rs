@@ -159,10 +159,14 @@ pub async fn services(
         }
         services.retain(|service| !body.remove.contains(service));
         services.extend(body.add.iter().filter(|new| !row.shape.services.contains(new)).cloned());
-        let size = row.shape.layout.size();
+        let now = row.shape.layout.size();
+        let size = body.size.unwrap_or(now);
         let told = [("added", &body.add), ("removed", &body.remove)];
         let told = told.iter().filter(|(_, all)| !all.is_empty());
-        let told: Vec<String> = told.map(|(word, all)| format!("{word}: {}", all.join(", "))).collect();
+        let mut told: Vec<String> = told.map(|(word, all)| format!("{word}: {}", all.join(", "))).collect();
+        if size != now {
+            told.push(format!("from {now} to {size} machines"));
+        }
         Ok(Asked::wish(Wish::Become { size, services, anew: body.anew }, told.join("; ")))
     })
     .await
