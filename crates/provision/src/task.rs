@@ -273,6 +273,8 @@ impl Fault {
     pub const INVALID: i32 = 400;
     /// There was a machine, and it is gone for good.
     pub const GONE: i32 = 410;
+    /// The machine could not be reached, or not to the end; it may just be starting anew.
+    pub const UNREACHED: i32 = 503;
     /// There is no room for the machine: another one has none either.
     pub const NO_ROOM: i32 = 507;
     /// It was tried and failed.
@@ -310,7 +312,12 @@ impl From<Fault> for Report {
 
 impl From<crate::ssh::SshError> for Fault {
     fn from(error: crate::ssh::SshError) -> Self {
-        Self { is_passing: error.is_passing(), ..Self::failed(error.to_string()) }
+        use crate::ssh::SshError::{Broken, Unreachable};
+        let status = match &error {
+            Unreachable { .. } | Broken { .. } => Self::UNREACHED,
+            _ => Self::FAILED,
+        };
+        Self { status, is_passing: error.is_passing(), ..Self::failed(error.to_string()) }
     }
 }
 

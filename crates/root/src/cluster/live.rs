@@ -29,6 +29,8 @@ use super::record::{
 
 /// Attempts of a task on one machine.
 pub const ATTEMPTS_MAX: u32 = 5;
+/// The same where the machine is not reached: with the waits between them long enough for it to start anew.
+pub const ATTEMPTS_REACH_MAX: u32 = 8;
 /// Times a task is given out again because nothing was heard of it.
 pub const LOSSES_MAX: u32 = 10;
 /// Machines that are tried for one node.
@@ -57,6 +59,8 @@ const NOTHING_MADE: std::ops::Range<i32> = 200..300;
 const INVALID: i32 = 400;
 /// There was a machine, and it is gone for good.
 pub const GONE: i32 = 410;
+/// The machine could not be reached.
+const UNREACHED: i32 = 503;
 /// There is no room for the machine.
 const NO_ROOM: i32 = 507;
 
@@ -373,7 +377,7 @@ impl Live {
         let is_account = NOTHING_MADE.contains(&report.status) || report.status == INVALID;
         let is_look = verb == Verb::Confirm && self.stood(task.node) && !is_account;
         // Who only looks asks once, and who gives machines up does not wait for them.
-        let most = if is_look || self.job.force { 1 } else { ATTEMPTS_MAX };
+        let most = if is_look || self.job.force { 1 } else { self.attempts(task, verb, report) };
         let is_wanted = self.job.failing.is_none() || self.is_undoing();
         if report.is_passing && row.failures < most && is_wanted {
             return Outcome::Again(backoff(row.failures));
@@ -394,6 +398,15 @@ impl Live {
             return Outcome::Again(BACKOFF_FIRST_MS);
         }
         self.give_up(task, verb, row)
+    }
+
+    /// How often a task is tried. A machine that stays may just be starting anew when it is not reached.
+    fn attempts(&self, task: &PlanTask, verb: Verb, report: &Report) -> u32 {
+        let stays = self.rows.get(&task.node).is_some_and(|row| !row.gone);
+        match report.status == UNREACHED && stays && !verb.is_hardware() {
+            true => ATTEMPTS_REACH_MAX,
+            false => ATTEMPTS_MAX,
+        }
     }
 
     /// Whether the node was part of the cluster before this job.
