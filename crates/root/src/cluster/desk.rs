@@ -16,6 +16,8 @@ pub const LEASE_MS: i64 = 10_000;
 pub const TASK_LIMIT_MS: i64 = 35 * 60_000;
 /// A job whose plugins nobody has who is there waits so long for those that are away.
 const PLUGIN_WAIT_MS: i64 = 10 * 60_000;
+/// A job that gives machines up waits so long for somebody who could ask for their end.
+pub const FORSAKEN_MS: i64 = 30_000;
 /// Tasks of one answer.
 pub const GIVEN_MAX: usize = 1_000;
 /// Tasks one provisioner may say it does at once.
@@ -68,6 +70,8 @@ pub struct Desk {
     is_some_away: bool,
     /// Since when nobody who is there can do a job.
     unable: BTreeMap<String, Timestamp>,
+    /// The same of jobs that give machines up.
+    forsaken: BTreeMap<String, Timestamp>,
 }
 
 impl Desk {
@@ -89,6 +93,7 @@ impl Desk {
             began: BTreeMap::new(),
             is_some_away: false,
             unable: BTreeMap::new(),
+            forsaken: BTreeMap::new(),
         }
     }
 
@@ -112,6 +117,7 @@ impl Desk {
         self.lives.remove(job);
         self.began.retain(|(of, _), _| of != job);
         self.unable.remove(job);
+        self.forsaken.remove(job);
         self.ending.retain(|claim| claim.job != job);
         self.vain.retain(|claim, _| claim.job != job);
     }
@@ -455,6 +461,28 @@ impl Desk {
         self.lives.keys().filter(is_stuck).cloned().collect()
     }
 
+    /// Ends jobs that give machines up, where for long nobody has been there who could ask for their end.
+    pub fn forsake(&mut self, now: Timestamp) {
+        let is_able = |live: &Live| {
+            let able = |hand: &Hand| hand.capacity > 0 && workers::can(&hand.plugins, &live.plugins);
+            self.hands.values().any(able)
+        };
+        let alone: Vec<String> = self
+            .lives
+            .iter()
+            .filter(|(_, live)| live.job.force && !live.cluster.paused && !is_able(live))
+            .map(|(id, _)| id.clone())
+            .collect();
+        self.forsaken.retain(|id, _| alone.contains(id));
+        for id in alone {
+            let since = *self.forsaken.entry(id.clone()).or_insert(now);
+            if now >= since.plus_ms(FORSAKEN_MS) {
+                self.taken += 1;
+                self.queue.amend(&id, work::queue::Graph::drop_rest);
+            }
+        }
+    }
+
     /// What takes a job back is kept and begins.
     pub fn undo(&mut self, job: &str, tasks: Vec<PlanTask>) {
         let Some(live) = self.lives.get_mut(job) else { return };
@@ -474,11 +502,11 @@ impl Desk {
         }
         let is_vain = |at: &u32| live.verb(*at).is_some_and(|verb| !verb.is_hardware());
         let tasks = 0..live.plan.len() as u32;
-        let vain: Vec<u32> = match live.job.purpose {
+        let vain: BTreeSet<u32> = match live.job.purpose {
             Purpose::Create if !live.catalogue.is_pool(&live.cluster.provider) => {
                 tasks.filter(is_vain).collect()
             }
-            _ => Vec::new(),
+            _ => BTreeSet::new(),
         };
         self.taken += 1;
         let held = self.queue.claims(job).into_iter().filter(|claim| vain.contains(&claim.task));

@@ -199,7 +199,9 @@ fn given_up(live: &Live, kept: &[NodeRecord]) -> String {
     if kept.len() > NAMED_MAX {
         named += &format!(" and {} more", kept.len() - NAMED_MAX);
     }
-    match (named.is_empty(), undeleted(live)) {
+    let was_asked = live.tasks.values().any(|row| row.verb == Verb::Delete);
+    let nobody = || "no provisioner was there that could have asked for their end".to_owned();
+    match (named.is_empty(), undeleted(live).or_else(|| (!was_asked).then(nobody))) {
         (true, _) => "all machines are deleted".to_owned(),
         (false, why) => {
             let why = why.map(|why| format!("; {why}")).unwrap_or_default();

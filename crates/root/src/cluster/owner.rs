@@ -393,8 +393,9 @@ impl Owner {
 
     /// Goes on with jobs of which nothing is left to do.
     async fn advance(&self, janitor: &mut janitor::Janitor) -> Result<()> {
-        let wall = self.cloud.now();
+        let (now, wall) = (self.cloud.steady(), self.cloud.now());
         let stuck = self.with(|desk| {
+            desk.forsake(now);
             let stuck = desk.stuck();
             for id in &stuck {
                 if let Some(live) = desk.lives.get_mut(id) {

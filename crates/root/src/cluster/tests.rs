@@ -3,6 +3,7 @@
 //! happens, a cluster ends in its old or its new shape, no machine is made and forgotten, and every task comes after
 //! what it needs.
 
+mod desk;
 mod fixture;
 
 use std::collections::{BTreeMap, BTreeSet};
