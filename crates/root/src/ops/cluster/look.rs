@@ -103,7 +103,7 @@ pub fn jobs(cloud: &Cloud, caller: &Caller, name: &str) -> Result<Vec<JobSummary
     let snapshot = cloud.state.snapshot();
     let row = find(&snapshot, caller, name)?;
     let jobs = snapshot.cluster_jobs.get(&row.id).into_iter().flatten();
-    let mut all: Vec<JobSummary> = jobs.map(|(_, job)| view::job_summary(job)).collect();
+    let mut all: Vec<JobSummary> = jobs.map(|(_, job)| view::job_summary(row, job)).collect();
     all.reverse();
     Ok(all)
 }
@@ -150,7 +150,7 @@ pub async fn job(cloud: &Cloud, caller: &Caller, name: &str, id: &str) -> Result
         shown
     };
     let stages = plan::stages(&plan.tasks).iter().map(|stage| stage.iter().map(shown).collect()).collect();
-    Ok(ClusterJob { summary: view::job_summary(job), stages })
+    Ok(ClusterJob { summary: view::job_summary(row, job), stages })
 }
 
 fn task_view(

@@ -1,6 +1,6 @@
 //! Records of clusters as users see them.
 
-use api::{Cluster, ClusterLink, ClusterNode, JobSummary, NodeStatus};
+use api::{Cluster, ClusterLink, ClusterNode, JobStatus, JobSummary, NodeStatus};
 use model::TenantId;
 use serde_json::Value;
 use template::entity::Link;
@@ -37,7 +37,7 @@ pub fn cluster(snapshot: &Snapshot, row: &Row<ClusterRecord>) -> Cluster {
         services: row.shape.services.clone(),
         status: row.status,
         message: row.message.clone(),
-        job: snapshot.cluster_job(&row.id, row.job).map(|job| job_summary(job)),
+        job: snapshot.cluster_job(&row.id, row.job).map(|job| job_summary(row, job)),
         config: row.shape.config.clone(),
         links,
         cost: row.cost,
@@ -49,11 +49,13 @@ pub fn cluster(snapshot: &Snapshot, row: &Row<ClusterRecord>) -> Cluster {
     }
 }
 
-pub fn job_summary(job: &JobRecord) -> JobSummary {
+pub fn job_summary(cluster: &ClusterRecord, job: &JobRecord) -> JobSummary {
+    // The pause is the cluster's, which has one job at a time.
+    let is_paused = cluster.paused && job.number == cluster.job && !job.status.is_over();
     JobSummary {
         id: job.id(),
         action: job.action.clone(),
-        status: job.status,
+        status: if is_paused { JobStatus::Paused } else { job.status },
         steps_total: job.total,
         steps_completed: job.done,
         steps_failed: job.failed,
