@@ -56,8 +56,16 @@ pub fn page(items: Value) -> Answer {
     ok(json!({"items": items, "seq": 1}))
 }
 
-/// Routes that were asked, each with the body that was sent.
-type Seen = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+/// A request.
+struct Request {
+    /// Method and path.
+    route: String,
+    /// What `If-Match` said.
+    if_match: Option<String>,
+    body: Vec<u8>,
+}
+
+type Seen = Arc<Mutex<Vec<Request>>>;
 type Scripts = Arc<Mutex<BTreeMap<String, Vec<Answer>>>>;
 
 pub struct Fake {
@@ -92,14 +100,20 @@ impl Fake {
 
     /// How often a route was asked.
     pub fn count(&self, route: &str) -> usize {
-        self.seen.lock().unwrap().iter().filter(|(seen, _)| seen == route).count()
+        self.seen.lock().unwrap().iter().filter(|seen| seen.route == route).count()
     }
 
     /// What was last sent to a route.
     pub fn sent(&self, route: &str) -> Value {
         let seen = self.seen.lock().unwrap();
-        let last = seen.iter().rfind(|(seen, _)| seen == route);
-        serde_json::from_slice(&last.unwrap_or_else(|| panic!("{route} was not asked")).1).unwrap()
+        let last = seen.iter().rfind(|seen| seen.route == route);
+        serde_json::from_slice(&last.unwrap_or_else(|| panic!("{route} was not asked")).body).unwrap()
+    }
+
+    /// The versions that a route was asked to change, one a request.
+    pub fn versions(&self, route: &str) -> Vec<Option<String>> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter().filter(|seen| seen.route == route).map(|seen| seen.if_match.clone()).collect()
     }
 
     pub fn run(&self, words: &[&str]) -> Output {
@@ -123,10 +137,10 @@ impl Fake {
 
 fn serve(stream: TcpStream, scripts: &Scripts, seen: &Seen) {
     let mut reader = BufReader::new(stream);
-    while let Some((route, length)) = request(&mut reader) {
-        let mut body = Vec::new();
-        reader.by_ref().take(length).read_to_end(&mut body).unwrap();
-        seen.lock().unwrap().push((route.clone(), body));
+    while let Some((mut request, length)) = request(&mut reader) {
+        reader.by_ref().take(length).read_to_end(&mut request.body).unwrap();
+        let route = request.route.clone();
+        seen.lock().unwrap().push(request);
         let answer = match scripts.lock().unwrap().get_mut(&route) {
             Some(answers) if answers.len() > 1 => answers.remove(0),
             Some(answers) => answers[0].clone(),
@@ -147,19 +161,23 @@ fn serve(stream: TcpStream, scripts: &Scripts, seen: &Seen) {
     }
 }
 
-/// Method and path of the next request, and the length of its body.
-fn request(reader: &mut BufReader<TcpStream>) -> Option<(String, u64)> {
+/// The next request without its body, and the length of that.
+fn request(reader: &mut BufReader<TcpStream>) -> Option<(Request, u64)> {
     let mut first = String::new();
     reader.read_line(&mut first).ok().filter(|count| *count > 0)?;
     let mut words = first.split_whitespace();
     let (method, target) = (words.next()?, words.next()?);
     let route = format!("{method} {}", target.split('?').next()?);
+    let mut request = Request { route, if_match: None, body: Vec::new() };
     let mut length = 0;
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         if line.trim().is_empty() {
-            return Some((route, length));
+            return Some((request, length));
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("if-match:") {
+            request.if_match = Some(value.trim().trim_matches('"').to_owned());
         }
         if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;

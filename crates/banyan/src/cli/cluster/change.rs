@@ -7,7 +7,7 @@ use api::{
     ClusterServices, ClusterUpgrade,
 };
 use clap::Args;
-use model::Timestamp;
+use model::{ErrorKind, Timestamp};
 
 use super::{Settings, find, show};
 use crate::cli::{Waiting, parse};
@@ -18,6 +18,8 @@ use crate::wait::cluster::{Goal, state, wait};
 
 /// The exit code after Ctrl-C, as shells have it.
 const EXIT_INTERRUPTED: u8 = 130;
+/// How often a configuration is set upon what somebody else has just changed.
+const CONFIGURE_TRIES_MAX: u32 = 5;
 /// How long a job is waited for unless said otherwise.
 const JOB_WAIT: Duration = Duration::from_secs(3600);
 
@@ -75,11 +77,11 @@ pub struct ServicesArguments {
     /// Services to remove, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     remove: Vec<String>,
-    /// Allow a layout that cannot keep the machines that stand.
-    #[arg(long)]
     /// How many machines it is to have then [default: as many as now].
     #[arg(long, value_name = "N")]
     size: Option<u32>,
+    /// Allow a layout that cannot keep the machines that stand.
+    #[arg(long)]
     anew: bool,
     #[command(flatten)]
     waiting: Waiting,
@@ -165,12 +167,28 @@ pub async fn resize(session: &Session, args: ResizeArguments, grow: bool) -> Res
 }
 
 pub async fn configure(session: &Session, args: ConfigureArguments) -> Result<()> {
+    let mut tries = 1;
+    let after = loop {
+        match configured(session, &args).await? {
+            // Somebody changed it meanwhile: what is set is set upon that.
+            Err(error) if error.kind == ErrorKind::VersionMismatch && tries < CONFIGURE_TRIES_MAX => {
+                tries += 1;
+            }
+            answer => break answer?,
+        }
+    };
+    finish(session, after, &args.waiting).await
+}
+
+/// Configures the cluster as it is seen now.
+async fn configured(session: &Session, args: &ConfigureArguments) -> Result<model::Result<Cluster>> {
     let cluster = find(session, &args.cluster).await?;
+    // A whole configuration is meant whatever there was.
+    let seen = (!args.settings.is_whole()).then_some(cluster.version);
     // Without a change it is configured again: macros know the machines that came or went.
     let config = args.settings.merged(cluster.config.clone())?.unwrap_or(cluster.config);
     let body = ClusterConfigure { config, restart: args.no_restart.then_some(false) };
-    let after = session.client.cluster_configure(cluster.name.as_str(), &body).await?;
-    finish(session, after, &args.waiting).await
+    Ok(session.client.cluster_order(cluster.name.as_str(), "configure", &body, seen).await)
 }
 
 pub async fn order(session: &Session, act: Act, args: OrderArguments) -> Result<()> {

@@ -162,8 +162,13 @@ impl Settings {
         Ok((whole, self.values.into_iter().map(|(path, text)| (path, value(&text))).collect()))
     }
 
+    /// Whether what comes of it depends on what there is.
+    fn is_whole(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// What is given, upon what there is; nothing when nothing is given.
-    fn merged(self, there: Config) -> Result<Option<Config>> {
+    fn merged(&self, there: Config) -> Result<Option<Config>> {
         if self.file.is_none() && self.values.is_empty() {
             return Ok(None);
         }
