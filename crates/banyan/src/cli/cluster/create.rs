@@ -131,7 +131,7 @@ pub struct SolveArguments {
     #[arg(long, value_name = "NAME", required_unless_present = "cluster", conflicts_with = "cluster")]
     template: Option<String>,
     /// Cluster that is to change.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["provider", "services", "hardwaretype", "imagetype"])]
     cluster: Option<String>,
     /// Number of machines.
     #[arg(long, value_name = "N", required_unless_present = "cluster")]
