@@ -2,6 +2,7 @@
 //! again. The cloud here is scripted, so that rare answers come when they should.
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
 mod fake;
 mod instance;
 mod operations;

@@ -79,6 +79,9 @@ pub struct CreateArguments {
     /// Address that gets a POST when a job has failed.
     #[arg(long, value_name = "URL")]
     on_failure: Option<String>,
+    /// Call these addresses only for jobs of these kinds, such as CLUSTER_CREATE,CLUSTER_EXPAND [default: all].
+    #[arg(long, value_name = "ACTIONS", value_delimiter = ',')]
+    on_actions: Vec<String>,
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
@@ -89,7 +92,13 @@ pub async fn create(session: &Session, args: CreateArguments) -> Result<()> {
     let fields = args.fields.into_iter().map(|(key, value)| (key, Value::String(value))).collect();
     let hooks = [&args.on_start, &args.on_success, &args.on_failure].iter().any(|url| url.is_some());
     let (start, success, failure) = (args.on_start, args.on_success, args.on_failure);
-    let webhooks = hooks.then(|| ClusterWebhooks { start, success, failure, actions: Vec::new() });
+    let actions = args.on_actions;
+    if !hooks && !actions.is_empty() {
+        return Err(Failure::new("no address is named that could be called")
+            .at("--on-actions")
+            .hint("name one with --on-start, --on-success or --on-failure"));
+    }
+    let webhooks = hooks.then_some(ClusterWebhooks { start, success, failure, actions });
     // Root knows what a template brings with all that it extends and includes.
     let (config, set) = args.settings.parts()?;
     let body = ClusterCreate {
