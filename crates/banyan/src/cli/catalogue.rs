@@ -1,6 +1,6 @@
 //! `banyan catalogue list|get|apply|export|delete`: what clusters are made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use api::{CatalogueChange, CatalogueWrite, Definition, Entities, ListQuery};
@@ -61,6 +61,9 @@ enum Verb {
         /// Delete what is not named.
         #[arg(long)]
         replace: bool,
+        /// Leave out definitions that are wrong, and those that need them; write the others, and end with exit code 1.
+        #[arg(long, conflicts_with = "replace")]
+        keep_going: bool,
         /// Only say what would change.
         #[arg(long)]
         dry_run: bool,
@@ -141,7 +144,8 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
                 format => output::item(format, &found, &name, |_, _| Vec::new()),
             }
         }
-        Verb::Apply { from, replace, dry_run } => {
+        Verb::Apply { from, keep_going: true, dry_run, .. } => keep_going(session, &from, dry_run).await,
+        Verb::Apply { from, replace, dry_run, .. } => {
             let Gathered { entities, sources } = gather(&from)?;
             let written = client.catalogue_write(&CatalogueWrite { entities, replace, dry_run }).await;
             let mut change = written.map_err(|error| sources.told(error))?;
@@ -162,6 +166,31 @@ pub async fn run(session: &Session, args: Arguments) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// Writes what is not refused. What is left out is told, and is a failure in the end.
+async fn keep_going(session: &Session, from: &[PathBuf], dry_run: bool) -> Result<()> {
+    let (mut all, mut failures) = read(from)?;
+    failures.extend(all.leave_out_flaws());
+    while !all.is_empty() {
+        let write = CatalogueWrite { entities: all.entities.clone(), replace: false, dry_run };
+        match session.client.catalogue_write(&write).await {
+            Ok(mut change) => {
+                change.warnings.iter_mut().for_each(|warning| all.sources.place(&mut warning.field));
+                told(session, &change, dry_run)?;
+                break;
+            }
+            Err(error) => {
+                let refused = all.refused(&error);
+                if refused.is_empty() {
+                    // It is no matter of single definitions.
+                    return Err(all.sources.told(error));
+                }
+                failures.extend(all.leave_out(&refused, &error.faults()));
+            }
+        }
+    }
+    Failure::of_many(failures, "things are wrong with definitions that were left out")
 }
 
 fn pretty(value: &Value) -> Result<String> {
@@ -186,6 +215,13 @@ fn told(session: &Session, change: &CatalogueChange, dry_run: bool) -> Result<()
     Ok(())
 }
 
+/// The folder and the place of the definition that a field of a write is in, and the field in it.
+fn placed(field: &str) -> Option<(&str, usize, &str)> {
+    let (folder, rest) = field.strip_prefix("entities.")?.split_once('[')?;
+    let (place, rest) = rest.split_once(']')?;
+    Some((folder, place.parse().ok()?, rest))
+}
+
 /// Where the definitions of a write were read, by folder and place in the write.
 #[derive(Debug, Default)]
 struct Sources(BTreeMap<String, Vec<Source>>);
@@ -194,9 +230,8 @@ impl Sources {
     /// Makes a field of the request one of a file.
     fn place(&self, field: &mut Option<String>) {
         let found = field.as_deref().and_then(|field| {
-            let (folder, rest) = field.strip_prefix("entities.")?.split_once('[')?;
-            let (place, rest) = rest.split_once(']')?;
-            let source = self.0.get(folder)?.get(place.parse::<usize>().ok()?)?;
+            let (folder, place, rest) = placed(field)?;
+            let source = self.0.get(folder)?.get(place)?;
             Some(source.at(rest.trim_start_matches('.')))
         });
         if found.is_some() {
@@ -212,6 +247,9 @@ impl Sources {
     }
 }
 
+/// A folder, and a place in the list of its definitions.
+type Place = (String, usize);
+
 /// Definitions, and where they were read.
 #[derive(Debug, Default)]
 struct Gathered {
@@ -221,6 +259,14 @@ struct Gathered {
 
 /// All definitions that the paths hold, by the folder they belong in. What cannot be read is told of all files at once.
 fn gather(paths: &[PathBuf]) -> Result<Gathered> {
+    let (all, mut failures) = read(paths)?;
+    failures.extend(all.flaws().into_iter().map(|(_, failure)| failure));
+    Failure::of_many(failures, "things are wrong with definitions")?;
+    Ok(all)
+}
+
+/// The definitions of files that can be read, and why the others cannot.
+fn read(paths: &[PathBuf]) -> Result<(Gathered, Vec<Failure>)> {
     let mut all = Gathered::default();
     let mut failures = Vec::new();
     for path in paths {
@@ -230,17 +276,12 @@ fn gather(paths: &[PathBuf]) -> Result<Gathered> {
             failures.push(failure);
         }
     }
-    let is_whole = failures.is_empty();
-    failures.extend(all.flaws());
-    Failure::of_many(failures, "things are wrong with definitions")?;
-    match is_whole && all.entities.0.values().any(|list| !list.is_empty()) {
-        true => Ok(all),
-        false => {
-            let folders: Vec<&str> = Kind::ALL.iter().map(|kind| kind.folder()).collect();
-            Err(Failure::new("there are no definitions")
-                .hint(format!("they are JSON files in the folders {}", folders.join(", "))))
-        }
+    if failures.is_empty() && all.is_empty() {
+        let folders: Vec<&str> = Kind::ALL.iter().map(|kind| kind.folder()).collect();
+        return Err(Failure::new("there are no definitions")
+            .hint(format!("they are JSON files in the folders {}", folders.join(", "))));
     }
+    Ok((all, failures))
 }
 
 /// A whole catalogue, or one of its folders.
@@ -298,19 +339,65 @@ impl Gathered {
         self.sources.0.entry(folder.to_owned()).or_default().push(source);
     }
 
+    fn is_empty(&self) -> bool {
+        self.entities.0.values().all(Vec::is_empty)
+    }
+
     /// What is wrong with definitions each by itself, so that it is told together with files that are no JSON.
-    fn flaws(&self) -> Vec<Failure> {
-        let mut failures = Vec::new();
+    fn flaws(&self) -> Vec<(Place, Failure)> {
+        let mut flaws = Vec::new();
         for kind in Kind::ALL {
             let mut catalogue = Catalogue::default();
             let items = self.entities.0.get(kind.folder()).into_iter().flatten();
             let sources = self.sources.0.get(kind.folder()).into_iter().flatten();
-            for (item, source) in items.zip(sources) {
+            for (at, (item, source)) in items.zip(sources).enumerate() {
                 let faults = catalogue.add(kind, item.clone()).err().map(|error| error.faults());
-                failures.extend(faults.into_iter().flatten().map(|fault| source.failure(&fault)));
+                let faults = faults.into_iter().flatten();
+                flaws.extend(faults.map(|fault| ((kind.folder().to_owned(), at), source.failure(&fault))));
             }
         }
+        flaws
+    }
+
+    /// Takes out what is wrong by itself, and says why.
+    fn leave_out_flaws(&mut self) -> Vec<Failure> {
+        let (places, failures): (BTreeSet<Place>, Vec<Failure>) = self.flaws().into_iter().unzip();
+        self.take_out(&places);
         failures
+    }
+
+    /// The definitions that a write was refused for.
+    fn refused(&self, error: &model::Error) -> BTreeSet<Place> {
+        let place = |fault: model::Fault| {
+            let (folder, at, _) = placed(fault.field.as_deref()?)?;
+            self.sources.0.get(folder)?.get(at)?;
+            Some((folder.to_owned(), at))
+        };
+        error.faults().into_iter().filter_map(place).collect()
+    }
+
+    /// Takes out definitions, and says what of the faults is about them.
+    fn leave_out(&mut self, places: &BTreeSet<Place>, faults: &[model::Fault]) -> Vec<Failure> {
+        let told = |fault: &model::Fault| {
+            let (folder, at, rest) = placed(fault.field.as_deref()?)?;
+            let source = self.sources.0.get(folder)?.get(at)?;
+            let field = Some(rest.trim_start_matches('.').to_owned());
+            Some(source.failure(&model::Fault { field, ..fault.clone() }))
+        };
+        let failures = faults.iter().filter_map(told).collect();
+        self.take_out(places);
+        failures
+    }
+
+    fn take_out(&mut self, places: &BTreeSet<Place>) {
+        for (folder, at) in places.iter().rev() {
+            if let Some(list) = self.entities.0.get_mut(folder) {
+                list.remove(*at);
+            }
+            if let Some(list) = self.sources.0.get_mut(folder) {
+                list.remove(*at);
+            }
+        }
     }
 }
 
@@ -402,6 +489,32 @@ mod tests {
         let told = sources.told(refused);
         assert!(told.place.unwrap().ends_with("services/b.json: [0].links"));
         assert!(told.details[1].contains("services/a.json: y"), "{:?}", told.details);
+    }
+
+    #[test]
+    fn what_is_wrong_is_left_out_and_the_rest_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let services = dir.path().join("services");
+        std::fs::create_dir_all(&services).unwrap();
+        std::fs::write(services.join("a.json"), "{").unwrap();
+        std::fs::write(
+            services.join("b.json"),
+            r#"[{"name": "b"}, {"name": "c", "links": 3}, {"name": "d"}]"#,
+        )
+        .unwrap();
+        let (mut all, mut failures) = read(&[dir.path().to_owned()]).unwrap();
+        failures.extend(all.leave_out_flaws());
+        assert_eq!(failures.len(), 2);
+        let names = |all: &Gathered| -> Vec<String> {
+            all.entities.0["services"].iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names(&all), ["b", "d"]);
+        let error = model::Error::invalid("it needs c").at("entities.services[1].dependencies");
+        let refused = all.refused(&error);
+        let told = all.leave_out(&refused, &error.faults());
+        assert_eq!(names(&all), ["b"]);
+        assert!(told[0].place.as_ref().unwrap().ends_with("/services/b.json: [2].dependencies"), "{told:?}");
+        assert!(all.refused(&model::Error::invalid("no right")).is_empty());
     }
 
     #[test]

@@ -55,6 +55,17 @@ fn a_catalogue_is_applied_whole_or_not_at_all() {
     );
     assert!(!cloud.good(&["catalogue", "list"]).contains("shelf"), "nothing of it was taken");
 
+    // The rest of it can be had, and what is left out is told.
+    let some =
+        cloud.run(&["catalogue", "apply", "-f", folder.to_str().unwrap(), "--keep-going", "--dry-run"]);
+    assert_eq!(some.status.code(), Some(1));
+    says(
+        &text(&some.stdout),
+        &["hardwaretypes/thin: would be created", "imagetypes/paper: would be created"],
+    );
+    assert!(!text(&some.stdout).contains("book") && !text(&some.stdout).contains("shelf"));
+    says(&text(&some.stderr), &[&book, "'ink'", &shelf, "defaults.services"]);
+
     // What is misspelt is taken, and told.
     write(
         &folder,
