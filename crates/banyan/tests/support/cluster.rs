@@ -33,25 +33,36 @@ pub fn catalogue(folder: &Path, image: &str) {
             }}
         }),
     );
+    // It shares no machine with a page.
+    write(
+        "services",
+        json!({
+            "name": "clock", "provisioner": {"actions": {
+                "install": code("mkdir -p /srv/clock"),
+                "remove": code("rm -r /srv/clock")
+            }}
+        }),
+    );
     write(
         "services",
         json!({
             "name": "broken", "provisioner": {"actions": {"install": code("echo looking for it; echo it cannot be; exit 7")}}
         }),
     );
-    let template = |name: &str, service: &str| {
+    let template = |name: &str, service: &str, others: &[&str]| {
+        let services = [&[service], others].concat();
         json!({
             "name": name, "description": "a page on every machine",
             "defaults": {
                 "services": [service], "provider": "banyan", "hardwaretype": "tiny", "imagetype": "plain",
                 "config": {"page": {"text": "hello", "count": "%num.service.page%"}}
             },
-            "compatibility": {"hardwaretypes": ["tiny"], "imagetypes": ["plain"], "services": [service]},
-            "constraints": {"size": {"min": 1, "max": 5}}
+            "compatibility": {"hardwaretypes": ["tiny"], "imagetypes": ["plain"], "services": services},
+            "constraints": {"size": {"min": 1, "max": 5}, "layout": {"cantcoexist": [["clock", "page"]]}}
         })
     };
-    write("clustertemplates", template("site", "page"));
-    write("clustertemplates", template("doomed", "broken"));
+    write("clustertemplates", template("site", "page", &["clock"]));
+    write("clustertemplates", template("doomed", "broken", &[]));
 }
 
 /// What a machine's service says, asked from outside.

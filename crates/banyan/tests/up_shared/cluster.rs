@@ -66,6 +66,8 @@ fn a_cluster_lives_on_instances_and_leaves_nothing() {
     assert_eq!((nodes(&cloud, "shop").len(), machines(&cloud, "shop").len()), (2, 2));
     says(&cloud.bad(&["cluster", "expand", "shop", "9"]), &["5"]);
     lost(&cloud);
+    held(&cloud);
+    shared_with_none(&cloud);
 
     cloud.good(&["cluster", "delete", "shop"]);
     assert_eq!(machines(&cloud, "shop"), Vec::<String>::new());
@@ -76,6 +78,61 @@ fn a_cluster_lives_on_instances_and_leaves_nothing() {
     assert_eq!(machines(&cloud, "doom"), Vec::<String>::new());
     cloud.good(&["cluster", "delete", "doom", "--ignore-missing"]);
     cloud.good(&["image", "delete", "cluster-machine"]);
+}
+
+/// A job is paused, goes on, and is ended; a lease is given.
+fn held(cloud: &Cloud) {
+    let shop = || cloud.json(&["cluster", "get", "shop"]);
+    cloud.good(&["cluster", "expand", "shop", "3", "--no-wait"]);
+    says(&text(&cloud.run(&["cluster", "pause", "shop"]).stdout), &["cluster shop", "paused"]);
+    assert_eq!(shop()["job"]["status"], "paused");
+    says(&cloud.bad(&["cluster", "expand", "shop", "4"]), &["under way", "abort"]);
+    says(&cloud.bad(&["cluster", "lease", "shop", "--until", "2099-01-01T00:00:00Z"]), &["pending"]);
+    assert_eq!(shop()["status"], "pending", "nothing goes on");
+    cloud.good(&["cluster", "resume", "shop"]);
+    assert_eq!((shop()["status"].as_str(), machines(cloud, "shop").len()), (Some("active"), 3));
+    says(&cloud.bad(&["cluster", "pause", "shop"]), &["shop"]);
+
+    cloud.good(&["cluster", "expand", "shop", "4", "--no-wait"]);
+    cloud.good(&["cluster", "pause", "shop"]);
+    cloud.good(&["cluster", "abort", "shop"]);
+    let same = shop();
+    assert_eq!((same["status"].as_str(), machines(cloud, "shop").len()), (Some("active"), 3), "{same:#}");
+    says(same["message"].as_str().unwrap(), &["Aborted by", "the cluster is as it was"]);
+
+    says(
+        &text(&cloud.run(&["cluster", "lease", "shop", "--until", "2099-01-01T00:00:00Z"]).stdout),
+        &["its lease ends at 2099-01-01"],
+    );
+    says(&cloud.good(&["cluster", "get", "shop"]), &["2099-01-01"]);
+    cloud.good(&["cluster", "shrink", "shop", "2"]);
+}
+
+/// A service that can be on no machine that stands gets one of its own, and that goes with it.
+fn shared_with_none(cloud: &Cloud) {
+    let before = nodes(cloud, "shop");
+    let asked = ["cluster", "solve", "--cluster", "shop", "--add", "clock"];
+    let same = cloud.json(&asked);
+    assert_eq!(same["anew"], true, "{same:#}");
+    let more = cloud.json(&[&asked[..], &["--size", "3"]].concat());
+    assert_eq!(
+        (more["anew"].as_bool(), more["made"].as_array().map(Vec::len)),
+        (Some(false), Some(1)),
+        "{more:#}"
+    );
+    says(
+        &cloud.bad(&["cluster", "services", "shop", "--add", "clock"]),
+        &["keeps all machines", "3 machines"],
+    );
+    cloud.good(&["cluster", "services", "shop", "--add", "clock", "--size", "3"]);
+    let three = nodes(cloud, "shop");
+    let services: Vec<String> = three.iter().map(|node| node.services.join(",")).collect();
+    assert_eq!(services, ["page", "page", "clock"]);
+    assert_eq!(three[1].provider_id, before[1].provider_id, "what stands stays");
+    assert_eq!(cloud.good(&["cluster", "services", "shop"]), "page\nclock\n");
+    says(&cloud.bad(&["cluster", "services", "shop", "--remove", "clock"]), &["give up 1", "2"]);
+    cloud.good(&["cluster", "services", "shop", "--remove", "clock", "--size", "2"]);
+    assert_eq!((nodes(cloud, "shop").len(), machines(cloud, "shop").len()), (2, 2));
 }
 
 /// A machine that is deleted or stopped behind the cluster's back is noticed, and made anew when it is gone.
