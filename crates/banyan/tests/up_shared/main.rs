@@ -10,6 +10,7 @@ mod buckets;
 mod catalogue;
 mod clients;
 mod cluster;
+mod cluster_faults;
 mod files;
 mod health;
 mod images;
