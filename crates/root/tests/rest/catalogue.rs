@@ -22,6 +22,23 @@ fn whole() -> Value {
 }
 
 #[tokio::test]
+async fn writes_at_the_same_time_all_count() {
+    let world = World::new().await;
+    let admin = world.user("mine", Role::Admin).await;
+    for round in 0..5 {
+        let each = |at: usize| {
+            let admin = admin.clone();
+            let service = json!({"services": [{"name": format!("s{round}-{at}")}]});
+            async move { admin.catalogue_write(&write(service)).await }
+        };
+        let written = futures::future::join_all((0..4).map(each)).await;
+        written.into_iter().for_each(|one| assert_eq!(one.unwrap().created.len(), 1));
+    }
+    let query = ListQuery::new().with("kind", "services");
+    assert_eq!(admin.definition_list(&query).await.unwrap().items.len(), 20);
+}
+
+#[tokio::test]
 async fn definitions_are_written_together_numbered_and_kept() {
     let world = World::new().await;
     let admin = world.user("mine", Role::Admin).await;

@@ -22,8 +22,9 @@ use self::builtin::builtin;
 pub(crate) use self::secret::{
     has_secret, is_secret, open as secret_open, text as secret_text, value as secret_value,
 };
+use super::instance::{busy, race_wait};
 use super::page::{Query, cut, glob};
-use super::{resource, turn, version_check};
+use super::{DECISIONS_MAX, resource, turn, version_check};
 use crate::cloud::{Caller, Cloud};
 use crate::history::{self, Line};
 use crate::state::{Row, Snapshot};
@@ -312,8 +313,19 @@ fn warnings(found: &[Finding], places: &Places) -> Vec<Fault> {
     all.into_iter().take(FAULTS_MAX).map(|one| fault(one, places)).collect()
 }
 
+/// Writes definitions. Nobody says which ones were seen before, so that what others write meanwhile is no reason to refuse.
 pub async fn write(cloud: &Cloud, caller: &Caller, body: CatalogueWrite) -> Result<CatalogueChange> {
-    let new = read(&body)?;
+    for _ in 0..DECISIONS_MAX {
+        match write_once(cloud, caller, &body).await {
+            Err(error) if error.kind == ErrorKind::VersionMismatch => race_wait(cloud).await,
+            answer => return answer,
+        }
+    }
+    Err(busy())
+}
+
+async fn write_once(cloud: &Cloud, caller: &Caller, body: &CatalogueWrite) -> Result<CatalogueChange> {
+    let new = read(body)?;
     let snapshot = cloud.state.snapshot();
     let rows = rows(&snapshot, &caller.tenant);
     let before = entities(&snapshot, &caller.tenant);
