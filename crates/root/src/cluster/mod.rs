@@ -40,5 +40,5 @@ pub mod undo;
 pub mod workers;
 
 pub use office::Office;
-pub use open::{field_context, key_context};
+pub use open::{field_context, key_context, makers, nobody};
 pub use owner::{Board, run};

@@ -2,24 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use model::{ClusterId, Error, Report, Result, Role, Timestamp, TokenId};
+use model::{ClusterId, Error, Report, Result, Role, TenantId, Timestamp, TokenId};
 use serde_json::{Map, Value, json};
 use store::Txn;
 
 use super::body::{Opened, SEALED, SECRET_RESULTS};
-use super::live::Live;
+use super::live::{BANYAN, Live};
 use super::record::ClusterRecord;
 use crate::auth::{hash_hex, token_secret};
 use crate::cloud::Cloud;
 use crate::ops::catalogue::{secret_open, secret_value};
-use crate::tables::{TokenRecord, encode, kind};
+use crate::state::{Row, Snapshot};
+use crate::tables::{TokenRecord, UserRecord, encode, kind};
 
 /// How long a credential is good that a provisioner makes instances of this cloud with.
 const TOKEN_LASTS_MS: i64 = 2 * 3_600_000;
 /// A new one is made when less than this is left, which is more than a task may take.
 const TOKEN_LEAST_MS: i64 = 3_600_000;
-/// The provider that is this cloud itself.
-const BANYAN: &str = "banyan";
 
 pub fn key_context(cluster: &ClusterId) -> String {
     format!("cluster {cluster} key")
@@ -47,6 +46,16 @@ pub fn needs_pass(live: &Live) -> bool {
     provider.is_some_and(|provider| provider.providertype == BANYAN)
 }
 
+/// Those of a tenant in whose name machines of this cloud can be made.
+pub fn makers<'a>(snapshot: &'a Snapshot, tenant: &TenantId) -> impl Iterator<Item = &'a Row<UserRecord>> {
+    snapshot.users.values().filter(move |user| user.tenant == *tenant && user.role >= Role::Member)
+}
+
+pub fn nobody() -> Error {
+    Error::conflict("the tenant has no user in whose name machines can be made")
+        .hint("make one with the role member in that tenant: 'banyan user create'")
+}
+
 /// A short-lived token in the name of the cluster's owner, or of another member of its tenant.
 pub async fn pass(cloud: &Cloud, cluster: &ClusterRecord, known: Option<Pass>) -> Result<Pass> {
     let now = cloud.now();
@@ -59,15 +68,8 @@ pub async fn pass(cloud: &Cloud, cluster: &ClusterRecord, known: Option<Pass>) -
     if let Some(known) = known.filter(is_good) {
         return Ok(known);
     }
-    let mut users: Vec<_> = snapshot
-        .users
-        .values()
-        .filter(|user| user.tenant == cluster.tenant && user.role >= Role::Member)
-        .collect();
-    users.sort_by_key(|user| (user.id != cluster.owner, user.created_at));
-    let user = users.first().ok_or_else(|| {
-        Error::conflict(format!("no user is left in whose name machines of '{}' can be made", cluster.name))
-    })?;
+    let users = makers(&snapshot, &cluster.tenant);
+    let user = users.min_by_key(|user| (user.id != cluster.owner, user.created_at)).ok_or_else(nobody)?;
     let secret = token_secret();
     let until = now.plus_ms(TOKEN_LASTS_MS);
     let record = TokenRecord {

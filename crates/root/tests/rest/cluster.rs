@@ -369,6 +369,22 @@ async fn what_cannot_be_is_said_at_once() {
 }
 
 #[tokio::test]
+async fn machines_of_this_cloud_need_somebody_in_whose_name_they_are_made() {
+    let world = World::new().await;
+    let body = api::TenantCreate { name: "empty".parse().unwrap(), quota: Default::default() };
+    world.admin.tenant_create(&body).await.unwrap();
+    let operator = world.admin.with_tenant("empty");
+    let mut write = serde_json::to_value(catalogue()).unwrap();
+    write["entities"]["providers"] = json!([{"name": "lab", "providertype": "banyan"}]);
+    operator.catalogue_write(&serde_json::from_value(write).unwrap()).await.unwrap();
+    let refused = operator.cluster_create(&ask_for("shop", 3), None).await.unwrap_err();
+    assert_eq!(refused.message, "the tenant has no user in whose name machines can be made");
+    world.user("empty", Role::Member).await;
+    let refused = operator.cluster_create(&ask_for("shop", 3), None).await.unwrap_err();
+    assert!(refused.message.contains("the image 'any'"), "the next that is missing: {refused:?}");
+}
+
+#[tokio::test]
 async fn quotas_count_what_is_being_made() {
     let world = World::new().await;
     let user = world.user("mine", Role::Admin).await;

@@ -8,9 +8,11 @@ use template::Catalogue;
 use crate::cluster::definition::Definition;
 use crate::cluster::live::BANYAN;
 use crate::cluster::plan::Planned;
+use crate::cluster::{makers, nobody};
 use crate::state::Snapshot;
 
-/// Looks at the images and the sizes of all machines that a plan makes, and tells all that is wrong.
+/// Looks for somebody in whose name they are made, and at the images and the sizes of all machines that a plan makes;
+/// tells all that is wrong.
 pub fn possible(
     snapshot: &Snapshot,
     tenant: &TenantId,
@@ -31,6 +33,9 @@ pub fn possible(
     let catalogue = definition.catalogue()?;
     if catalogue.provider(provider).map_or(true, |one| one.providertype != BANYAN) {
         return Ok(());
+    }
+    if makers(snapshot, tenant).next().is_none() {
+        return Err(nobody());
     }
     let images: BTreeSet<&str> = fresh.iter().map(|(_, image)| *image).collect();
     let sizes: BTreeSet<&str> = fresh.iter().map(|(hardware, _)| *hardware).collect();
