@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(found(&line), None);
         let [first, second, _] = line;
         let all = [first, second, workload("c", &[], &["d"]), workload("d", &["b"], &[])];
-        assert_eq!(found(&all), Some(vec!["c", "d", "b"]));
+        assert_eq!(found(&all), Some(vec!["b", "c", "d"]));
     }
 
     #[test]
