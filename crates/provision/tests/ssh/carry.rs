@@ -211,7 +211,7 @@ async fn a_machine_that_vanishes_during_an_install_is_said_and_may_come_back() {
         let install = node.task("INSTALL");
         let (lost, ()) = tokio::join!(carrier.carry(&install), vanish);
         assert!(lost.message.starts_with("the connection to 127.0.0.1:"), "{}", lost.message);
-        assert_eq!((lost.status, lost.is_passing), (Fault::FAILED, true), "{}", lost.message);
+        assert_eq!((lost.status, lost.is_passing), (Fault::UNREACHED, true), "{}", lost.message);
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
         let _ = std::process::Command::new("kill")
             .args(["-9", std::fs::read_to_string(&mark).unwrap().trim()])
