@@ -6,7 +6,6 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
@@ -29,9 +28,8 @@ const CHUNKS_AT_ONCE: usize = 4;
 pub(super) const SPAN: usize = CHUNKS_AT_ONCE * (CHUNK + TAG as usize);
 /// Reads under way for one stream.
 const AHEAD: usize = 2;
-/// Bytes that the disk is asked for at once when something is not in memory; and before less than that lies ahead, for
-/// as much again, so that it is not idle while they are sent.
-const DISK_AHEAD: u64 = 2 << 20;
+/// Bytes that the disk is asked for at once when something is not in memory.
+const DISK_AHEAD: NonZeroU64 = NonZeroU64::new(2 << 20).expect("it is not zero");
 /// How often a packed blob is looked for again when it moved meanwhile.
 const MOVES_MAX: usize = 3;
 
@@ -42,8 +40,6 @@ struct Source {
     layout: Layout,
     file: Arc<File>,
     buffers: Arc<Buffers>,
-    /// Up to where the disk was asked; 0 as long as all was in memory.
-    asked: AtomicU64,
 }
 
 pub(super) fn find(core: &Core, id: BlobId) -> Result<Blob, EngineError> {
@@ -71,9 +67,7 @@ fn open(core: &Core, id: BlobId, seal: Option<&SealKey>) -> Result<Source, Engin
             Place::Remote { .. } => break,
         };
         match opened {
-            Ok(file) => {
-                return Ok(Source { layout, file, buffers: core.buffers.clone(), asked: AtomicU64::new(0) });
-            }
+            Ok(file) => return Ok(Source { layout, file, buffers: core.buffers.clone() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
@@ -138,11 +132,6 @@ fn suspect(core: &Core, error: &EngineError) {
     }
 }
 
-/// Lets the disk read without waiting for it.
-fn will_need(file: &File, at: u64, bytes: u64) {
-    let _ = rustix::fs::fadvise(file, at, NonZeroU64::new(bytes), Advice::WillNeed);
-}
-
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
 ) -> Result<T, EngineError> {
@@ -203,13 +192,11 @@ impl Source {
     fn chunks(self, range: Range<u64>) -> Stream {
         let all = Layout::touched(&range);
         let sealed = self.layout.cipher.is_some();
-        let end = self.layout.place(&all).end;
         let source = Arc::new(self);
         let pieces = stream::iter(all.clone().step_by(CHUNKS_AT_ONCE)).map(move |first| {
             let (source, range) = (source.clone(), range.clone());
             let chunks = first..(first + CHUNKS_AT_ONCE as u64).min(all.end);
             async move {
-                source.ask_ahead(source.layout.place(&chunks).start, end);
                 if !sealed && let Some(bytes) = source.span(&chunks, &range, false)? {
                     return Ok(bytes);
                 }
@@ -242,26 +229,14 @@ impl Source {
         let mut bytes = self.buffers.lease(size(&place));
         let mut sums = [0; 4 * CHUNKS_AT_ONCE];
         let sums = &mut sums[..size(&crcs)];
-        if wait && self.asked.load(Ordering::Relaxed) < place.end {
-            self.asked.store(place.start + DISK_AHEAD, Ordering::Relaxed);
-            will_need(&self.file, place.start, DISK_AHEAD);
+        if wait {
+            let _ = rustix::fs::fadvise(&*self.file, place.start, Some(DISK_AHEAD), Advice::WillNeed);
         }
         if !self.fill(bytes.as_mut(), place.start, wait)? || !self.fill(sums, crcs.start, wait)? {
             return Ok(None);
         }
         self.layout.check(chunks.start, bytes.as_ref(), sums)?;
         Ok(Some(bytes))
-    }
-
-    /// Once something was not in memory, what follows up to `end` will not be either.
-    fn ask_ahead(&self, at: u64, end: u64) {
-        let asked = self.asked.load(Ordering::Relaxed);
-        let more = end.saturating_sub(asked).min(DISK_AHEAD);
-        if asked > 0 && more > 0 && at + DISK_AHEAD > asked {
-            self.asked.store(asked + more, Ordering::Relaxed);
-            let file = self.file.clone();
-            tokio::task::spawn_blocking(move || will_need(&file, asked, more));
-        }
     }
 
     /// Reads and checks whole chunks; answers what of them lies in `range`.
