@@ -67,9 +67,7 @@ impl Group {
 
     /// Not any more when it was waited for: its number may be another's then.
     fn kill(&mut self) {
-        if let Some(pid) = self.pid() {
-            let _ = kill_process_group(pid, Signal::KILL);
-        }
+        kill_group(self.pid());
         if let Some(number) = self.number.take() {
             warden::forget(number);
         }
@@ -110,6 +108,12 @@ impl Group {
     }
 }
 
+fn kill_group(pid: Option<Pid>) {
+    if let Some(pid) = pid {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
@@ -137,14 +141,21 @@ pub(crate) async fn run(
     stop: &CancellationToken,
 ) -> Result<Output, Fault> {
     let mut said = Said::new(keep);
-    let ended = tokio::select! {
-        ended = timeout(limit, listen(&mut group, &mut said)) => ended,
-        () = stop.cancelled() => {
-            group.end().await;
-            return Err(Fault::from(SshError::Stopped).said(&said));
+    let pid = group.pid();
+    let ended = {
+        let mut listening = pin!(timeout(limit, listen(&mut group, &mut said)));
+        tokio::select! {
+            ended = &mut listening => Some(ended),
+            () = stop.cancelled() => {
+                // It was not waited for yet, so the number is its own. What it said until now may still be in its pipes.
+                kill_group(pid);
+                let _ = listening.await;
+                None
+            }
         }
     };
     group.end().await;
+    let Some(ended) = ended else { return Err(Fault::from(SshError::Stopped).said(&said)) };
     match ended {
         Ok(Ok(exit)) => Ok(said.ended(exit)),
         Ok(Err(error)) => Err(Fault::failed(format!("{what} broke: {error}")).said(&said)),
