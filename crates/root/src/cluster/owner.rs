@@ -259,26 +259,7 @@ impl Owner {
             .rows
             .values()
             .filter(|row| !live.nodes.contains_key(&row.num))
-            .map(|row| NodeRecord {
-                cluster: live.cluster.id.clone(),
-                num: row.num,
-                hostname: plan::hostname(&live.cluster, row.num),
-                services: row.services.clone(),
-                hardwaretype: row.hardwaretype.clone(),
-                imagetype: row.imagetype.clone(),
-                machine: Default::default(),
-                confirmed: false,
-                joined: false,
-                leaving: false,
-                addresses: BTreeMap::new(),
-                result: Default::default(),
-                mending: None,
-                spent: 0,
-                message: None,
-                stopped: BTreeSet::new(),
-                local: false,
-                absence: None,
-            })
+            .map(|row| NodeRecord::planned(&live.cluster.id, row, plan::hostname(&live.cluster, row.num)))
             .collect();
         for batch in fresh.chunks(OPS_MAX) {
             self.commit(batch.iter().fold(Txn::new(), node_put)).await?;

@@ -254,6 +254,30 @@ pub struct Absence {
 }
 
 impl NodeRecord {
+    /// One that is to be made.
+    pub fn planned(cluster: &ClusterId, row: &PlanRow, hostname: String) -> Self {
+        Self {
+            cluster: cluster.clone(),
+            num: row.num,
+            hostname,
+            services: row.services.clone(),
+            hardwaretype: row.hardwaretype.clone(),
+            imagetype: row.imagetype.clone(),
+            machine: Machine::None,
+            confirmed: false,
+            joined: false,
+            leaving: false,
+            addresses: BTreeMap::new(),
+            result: Map::new(),
+            mending: None,
+            spent: 0,
+            message: None,
+            stopped: BTreeSet::new(),
+            local: false,
+            absence: None,
+        }
+    }
+
     /// Whether it belongs to the cluster and has no machine any more.
     pub fn is_gone(&self) -> bool {
         let is_lost = self.absence.as_ref().is_some_and(|absence| absence.gone);

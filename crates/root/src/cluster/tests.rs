@@ -173,26 +173,9 @@ impl World {
         self.kept.tasks = BTreeMap::new();
         for row in &self.kept.rows {
             let cluster = self.kept.cluster.as_ref().expect("it is there");
-            self.kept.nodes.entry(row.num).or_insert_with(|| NodeRecord {
-                cluster: cluster.id.clone(),
-                num: row.num,
-                hostname: super::plan::hostname(cluster, row.num),
-                services: row.services.clone(),
-                hardwaretype: row.hardwaretype.clone(),
-                imagetype: row.imagetype.clone(),
-                machine: Machine::None,
-                confirmed: false,
-                joined: false,
-                leaving: false,
-                addresses: BTreeMap::new(),
-                result: Default::default(),
-                mending: None,
-                spent: 0,
-                message: None,
-                stopped: BTreeSet::new(),
-                local: false,
-                absence: None,
-            });
+            let hostname = super::plan::hostname(cluster, row.num);
+            let planned = || NodeRecord::planned(&cluster.id, row, hostname);
+            self.kept.nodes.entry(row.num).or_insert_with(planned);
         }
         self.open(false);
         true

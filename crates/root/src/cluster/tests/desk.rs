@@ -33,26 +33,9 @@ fn live(purpose: Purpose, force: bool, plan: Vec<PlanTask>) -> Live {
         (*num, row)
     };
     let node = |num: &u32| {
-        let node = NodeRecord {
-            cluster: cluster.id.clone(),
-            num: *num,
-            hostname: format!("site-{num}"),
-            services: Vec::new(),
-            hardwaretype: "h".into(),
-            imagetype: "i".into(),
-            machine: if goes { Machine::Made } else { Machine::None },
-            confirmed: goes,
-            joined: goes,
-            leaving: false,
-            addresses: BTreeMap::new(),
-            result: Default::default(),
-            mending: None,
-            spent: 0,
-            message: None,
-            stopped: BTreeSet::new(),
-            local: false,
-            absence: None,
-        };
+        let planned = NodeRecord::planned(&cluster.id, &row(num).1, format!("site-{num}"));
+        let machine = if goes { Machine::Made } else { Machine::None };
+        let node = NodeRecord { machine, confirmed: goes, joined: goes, ..planned };
         (*num, node)
     };
     let job = JobRecord {
